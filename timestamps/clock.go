@@ -6,8 +6,8 @@ import "time"
 // replace its parts one by one: testing/synctest moves wall and monotonic time
 // together, so a clock step can only be injected here (rule T3).
 type Clock struct {
-	Wall     func() time.Time                   // the wall clock
-	Mono     func() time.Duration               // monotonic time since an arbitrary start
+	Wall     func() time.Time                    // the wall clock
+	Mono     func() time.Duration                // monotonic time since an arbitrary start
 	NewTimer func(d time.Duration) (timer Timer) // a timer that fires once after d of monotonic time
 }
 
