@@ -1,0 +1,106 @@
+# plegd's one entry point for people and CI: `make help` lists what it can do.
+#
+# Everything that is built or fetched lands in ./bin and ./.cache (both ignored by git); `make run`
+# keeps its state in ./.plegd. Nothing else on the machine is changed, but for gcc, which -race needs
+# and which `make test` installs when it runs as root on a Debian that has none.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X main.version=$(VERSION)
+
+# Tools carry the Go version in their path: a linter built by an older Go refuses newer code.
+GOVERSION := $(shell go env GOVERSION)
+TOOLS     := $(CURDIR)/.cache/tools-$(GOVERSION)
+RUNTIMES  := $(CURDIR)/.cache/runtimes-$(GOVERSION)
+
+# Two compilers at once: more only makes a small machine swap.
+GOBUILD := go build -p 2 -trimpath
+
+# What the real-runtime tests demand of the machine; empty means that it has it.
+NO_RUNTIMES := $(shell test/e2e/runtimes/install.sh --check)
+
+BENCH    ?= .
+FUZZTIME ?= 20s
+PKG      ?= ./...
+ARGS     ?=
+
+##@ Use
+
+.PHONY: build
+build: ## Build bin/plegd
+	@$(GOBUILD) -ldflags '$(LDFLAGS)' -o bin/plegd ./cmd/plegd
+
+.PHONY: run
+run: build ## Run plegd on this machine's CRI runtime, else on a simulated one (ARGS="--output json" adds flags)
+	@$(GOBUILD) -o bin/makerun ./test/makerun
+	@exec bin/makerun -plegd bin/plegd -dir .plegd -- $(ARGS)
+
+.PHONY: clean
+clean: ## Remove what was built, the cached tools and the state of `make run`
+	@rm -rf bin .cache .plegd
+
+##@ Check
+
+.PHONY: test
+test: policy lint unit e2e ## Everything: policies, lint, unit tests under -race, tests on real runtimes
+
+.PHONY: policy
+policy: ## Check the rules on imports, clocks and goroutines (test/policy)
+	@go test -count=1 ./test/policy
+
+.PHONY: lint
+lint: $(TOOLS)/golangci-lint ## Run golangci-lint as pinned in test/tools
+	@$< run $(PKG)
+
+.PHONY: unit
+unit: cc ## Unit tests under the race detector
+	@go test -race $$(go list $(PKG) | grep -v -e /test/e2e$$ -e /test/policy$$)
+
+.PHONY: e2e
+ifeq ($(NO_RUNTIMES),)
+e2e: build $(RUNTIMES)/installed ## Black-box tests of bin/plegd on real containerds (root on Debian 12)
+	@PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDIR)/bin/plegd \
+		go test -count=1 -timeout 10m ./test/e2e
+else ifeq ($(CI),true)
+e2e:
+	@echo 'real runtime tests cannot run: $(NO_RUNTIMES); CI must not pass without them' >&2; exit 1
+else
+e2e: # The package still runs, so that what needs no runtime (proxy, parsers) is tested.
+	@go test -count=1 ./test/e2e
+	@printf '\n*** SKIPPED real runtime tests: %s ***\n' '$(NO_RUNTIMES)' >&2
+endif
+
+.PHONY: bench
+bench: ## Benchmarks, six runs for benchstat (BENCH=regexp, PKG=./store)
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count=6 $(PKG)
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (default 20s)
+	@{ grep -rHo --include='*_test.go' --exclude-dir=.cache '^func Fuzz[A-Za-z0-9_]*' . || true; } | sort | \
+	while IFS=: read -r file target; do \
+		echo "== $${target#func } in $$(dirname "$$file")"; \
+		go test -run '^$$' -fuzz "^$${target#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" </dev/null; \
+	done
+
+# Tools
+
+$(TOOLS)/golangci-lint: test/tools/go.mod test/tools/go.sum
+	@echo 'building golangci-lint (once, about 90 s)' >&2
+	@cd test/tools && $(GOBUILD) -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+$(RUNTIMES)/installed: test/e2e/runtimes/go.mod test/e2e/runtimes/go.sum test/e2e/runtimes/install.sh
+	@test/e2e/runtimes/install.sh $(RUNTIMES)
+
+.PHONY: cc
+cc:
+	@command -v $$(go env CC) >/dev/null || test/e2e/runtimes/install.sh --cc
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
