@@ -1,0 +1,75 @@
+package policy
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+)
+
+// layer says what the packages at or below dir may import of this module. The longest dir that
+// matches decides.
+type layer struct {
+	dir string
+	may []string // folders, each with all below it; "." is the root package alone
+}
+
+// layers is rule 2. A package may always import what lies below its own layer's folder.
+var layers = []layer{
+	{dir: "timestamps"},
+	{dir: "store", may: []string{"timestamps"}},
+	{dir: "arbiter", may: []string{"timestamps", "store"}},
+	{dir: "evented", may: []string{"timestamps", "store", "arbiter", "internal/cri"}},
+	{dir: "generic", may: []string{"timestamps", "store", "arbiter", "internal/cri"}},
+	{dir: ".", may: []string{"timestamps", "store", "arbiter", "evented", "generic", "internal"}},
+	{dir: "internal", may: []string{".", "timestamps", "store", "arbiter", "evented", "generic", "internal"}},
+	{dir: "internal/cri", may: []string{"timestamps", "store", "arbiter"}},
+	// The simulated runtime is judged by the rest: it must not share its ideas.
+	{dir: "internal/simruntime", may: []string{"internal/sysclock"}},
+	{dir: "cmd", may: []string{".", "timestamps", "store", "arbiter", "evented", "generic", "internal"}},
+	// Black-box tests know the binary, and the shape of what it prints, by the documentation only.
+	{dir: "test"},
+}
+
+// layerOf finds the layer of a folder, nil if there is none.
+func layerOf(dir string) *layer {
+	var best *layer
+	for i := range layers {
+		l := &layers[i]
+		if (l.dir == dir || l.dir != "." && within(dir, l.dir)) && (best == nil || len(l.dir) > len(best.dir)) {
+			best = l
+		}
+	}
+	return best
+}
+
+// checkLayers finds imports against the order of the layers. Tests are free: what they import
+// reaches no user.
+func checkLayers(f file) []string {
+	if f.isTest() {
+		return nil
+	}
+	l := layerOf(f.dir())
+	if l == nil {
+		return []string{f.violation(f.ast.Name, "package %s is in no layer", f.dir())}
+	}
+	var found []string
+	f.imports(func(spec *ast.ImportSpec, p string) {
+		target, ok := inModule(p)
+		if !ok || l.dir != "." && within(target, l.dir) {
+			return
+		}
+		allowed := func(dir string) bool { return target == dir || dir != "." && within(target, dir) }
+		if !slices.ContainsFunc(l.may, allowed) {
+			found = append(found, f.violation(spec, "%s imports %s", f.dir(), target))
+		}
+	})
+	return found
+}
+
+// inModule turns an import path of this module into its folder.
+func inModule(importPath string) (dir string, ok bool) {
+	if importPath == module {
+		return ".", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
