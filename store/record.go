@@ -155,6 +155,7 @@ type Record struct {
 	Rest     string    `cbor:"24,keyasint,omitempty"` // the CRI status as deterministic protobuf without the fields above that have a group of their own
 
 	LoweredAt int64 `cbor:"25,keyasint,omitempty"` // the agent's running time at the last confirmed return, ns; rate limit
+	Shown     uint8 `cbor:"26,keyasint,omitempty"` // bit 1<<State: an observation showed this very state in this incarnation
 }
 
 // PodKey returns the key under which the entity's pod is kept: its UID, or the
@@ -181,5 +182,5 @@ func (r *Record) SameContent(o *Record) bool {
 		r.CreatedAt == o.CreatedAt && r.StartedAt == o.StartedAt && r.Exit == o.Exit && slices.Equal(r.IPs, o.IPs) &&
 		r.HostNetwork == o.HostNetwork && r.Started == o.Started && r.Provisional == o.Provisional && r.Quiet == o.Quiet &&
 		r.ToldUnknown == o.ToldUnknown && r.ExitSeen == o.ExitSeen && r.FirstSeen == o.FirstSeen &&
-		r.Removed == o.Removed && r.RemovedAt == o.RemovedAt && r.LoweredAt == o.LoweredAt && r.Rest == o.Rest
+		r.Removed == o.Removed && r.RemovedAt == o.RemovedAt && r.LoweredAt == o.LoweredAt && r.Shown == o.Shown && r.Rest == o.Rest
 }
