@@ -154,17 +154,23 @@ type Record struct {
 	Evidence Evidences `cbor:"23,keyasint,omitzero"`
 	Rest     string    `cbor:"24,keyasint,omitempty"` // the CRI status as deterministic protobuf without the fields above that have a group of their own
 
-	LoweredAt int64 `cbor:"25,keyasint,omitempty"` // the agent's running time at the last confirmed return, ns; rate limit
-	Shown     uint8 `cbor:"26,keyasint,omitempty"` // bit 1<<State: an observation showed this very state in this incarnation
+	LoweredAt   int64  `cbor:"25,keyasint,omitempty"` // the agent's running time at the last confirmed return, ns; rate limit
+	Shown       uint8  `cbor:"26,keyasint,omitempty"` // bit 1<<State: an observation showed this very state in this incarnation
+	GaveUp      Reason `cbor:"27,keyasint,omitempty"` // reasons that were asked about often enough without being settled
+	RemovedWall int64  `cbor:"28,keyasint,omitempty"` // of a tombstone: the agent's wall clock, ns
 }
 
-// PodKey returns the key under which the entity's pod is kept: its UID, or the
-// sandbox id where the pod has none.
+// PodKey returns the key under which the entity's pod is kept: its UID, the
+// sandbox id where the pod has none, its own id where it names no sandbox.
 func (r *Record) PodKey() string {
-	if r.Identity.Pod.UID != "" {
+	switch {
+	case r.Identity.Pod.UID != "":
 		return r.Identity.Pod.UID
+	case r.Sandbox != "":
+		return r.Sandbox
+	default:
+		return r.ID
 	}
-	return r.Sandbox
 }
 
 // SameContent reports whether both records say the same of the entity. When
@@ -182,5 +188,6 @@ func (r *Record) SameContent(o *Record) bool {
 		r.CreatedAt == o.CreatedAt && r.StartedAt == o.StartedAt && r.Exit == o.Exit && slices.Equal(r.IPs, o.IPs) &&
 		r.HostNetwork == o.HostNetwork && r.Started == o.Started && r.Provisional == o.Provisional && r.Quiet == o.Quiet &&
 		r.ToldUnknown == o.ToldUnknown && r.ExitSeen == o.ExitSeen && r.FirstSeen == o.FirstSeen &&
-		r.Removed == o.Removed && r.RemovedAt == o.RemovedAt && r.LoweredAt == o.LoweredAt && r.Shown == o.Shown && r.Rest == o.Rest
+		r.Removed == o.Removed && r.RemovedAt == o.RemovedAt && r.LoweredAt == o.LoweredAt && r.Shown == o.Shown && r.GaveUp == o.GaveUp &&
+		r.RemovedWall == o.RemovedWall && r.Rest == o.Rest
 }
