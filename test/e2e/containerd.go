@@ -1,0 +1,257 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	runtimeStartTimeout = 30 * time.Second
+	runtimeStopTimeout  = 15 * time.Second
+)
+
+// flavour is a version of containerd that the tests run on.
+type flavour struct {
+	name    string
+	version string // what the CRI call Version must begin with
+	path    func(dir string) []string
+	config  string // %[1]s work folder, %[2]s pause image, %[3]s CNI plugins
+}
+
+// Settings that both need: restrict_oom_score_adj since a container's score may not be raised
+// without CAP_SYS_RESOURCE; plugins that look for kernel modules or for fixed folders are off.
+var (
+	containerd2 = flavour{
+		name:    "containerd-2",
+		version: "2.",
+		path:    func(dir string) []string { return []string{dir + "/bin", dir + "/debian/usr/sbin"} },
+		config: `version = 3
+root = '%[1]s/root'
+state = '%[1]s/state'
+disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.btrfs',
+  'io.containerd.snapshotter.v1.zfs', 'io.containerd.snapshotter.v1.devmapper',
+  'io.containerd.snapshotter.v1.blockfile', 'io.containerd.snapshotter.v1.erofs',
+  'io.containerd.internal.v1.opt']
+[grpc]
+address = '%[1]s/containerd.sock'
+[plugins.'io.containerd.cri.v1.runtime']
+restrict_oom_score_adj = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+bin_dirs = ['%[3]s']
+conf_dir = '%[1]s/cni'
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = '%[2]s'
+`,
+	}
+	// Debian's 1.6 must not find the 2.x shim: its pods would not start.
+	containerd16 = flavour{
+		name:    "containerd-1.6",
+		version: "1.6.",
+		path:    func(dir string) []string { return []string{dir + "/debian/usr/bin", dir + "/debian/usr/sbin"} },
+		config: `version = 2
+root = '%[1]s/root'
+state = '%[1]s/state'
+disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs',
+  'io.containerd.snapshotter.v1.devmapper', 'io.containerd.internal.v1.opt']
+[grpc]
+address = '%[1]s/containerd.sock'
+[plugins.'io.containerd.grpc.v1.cri']
+restrict_oom_score_adj = true
+sandbox_image = '%[2]s'
+[plugins.'io.containerd.grpc.v1.cri'.cni]
+bin_dir = '%[3]s'
+conf_dir = '%[1]s/cni'
+`,
+	}
+)
+
+// A /16, since a test may have more pods than a /24 has addresses.
+const cniConfig = `{"cniVersion": "0.4.0", "name": "e2e", "plugins": [{
+  "type": "bridge", "bridge": "e2e0", "isGateway": true,
+  "ipam": {"type": "host-local", "dataDir": "%s/ipam", "ranges": [[{"subnet": "10.244.0.0/16"}]]}}]}`
+
+// containerd is a running runtime.
+type containerd struct {
+	flavour
+	dir    string
+	socket string
+	log    *os.File
+	cmd    *exec.Cmd
+	gone   chan struct{} // closed when cmd has ended
+	conn   *grpc.ClientConn
+
+	cri    runtimeapi.RuntimeServiceClient
+	images runtimeapi.ImageServiceClient
+}
+
+// startContainerd starts a runtime with no pods, and stops it when the test ends.
+func startContainerd(t testing.TB, f flavour) *containerd {
+	t.Helper()
+	needRuntimes(t)
+	dir := workDir(t, "ctd")
+	c := &containerd{flavour: f, dir: dir, socket: filepath.Join(dir, "containerd.sock")}
+	if err := c.configure(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.cleanup(t) })
+	c.start(t)
+	if err := c.importImage(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *containerd) configure() (err error) {
+	cni := filepath.Join(c.dir, "cni")
+	if err := os.Mkdir(cni, 0o700); err != nil {
+		return fmt.Errorf("configure containerd: %w", err)
+	}
+	files := map[string]string{
+		filepath.Join(cni, "10-e2e.conflist"): fmt.Sprintf(cniConfig, c.dir),
+		filepath.Join(c.dir, "config.toml"):   fmt.Sprintf(c.config, c.dir, imageName, runtimesDir()+"/debian/usr/lib/cni"),
+	}
+	for name, content := range files {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			return fmt.Errorf("configure containerd: %w", err)
+		}
+	}
+	if c.log, err = os.Create(filepath.Join(c.dir, "log")); err != nil {
+		return fmt.Errorf("configure containerd: %w", err)
+	}
+	// The connection heals itself after a restart of the runtime.
+	c.conn, err = grpc.NewClient("unix://"+c.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("configure containerd: %w", err)
+	}
+	c.cri = runtimeapi.NewRuntimeServiceClient(c.conn)
+	c.images = runtimeapi.NewImageServiceClient(c.conn)
+	return nil
+}
+
+// command prepares one of the runtime's own programs.
+func (c *containerd) command(name string, args ...string) *exec.Cmd {
+	dirs := c.path(runtimesDir())
+	cmd := exec.Command(filepath.Join(dirs[0], name), args...)
+	path := strings.Join(append(dirs, "/usr/sbin", "/usr/bin", "/sbin", "/bin"), ":")
+	cmd.Env = append(os.Environ(), "PATH="+path)
+	return cmd
+}
+
+// start starts the runtime, for the first time or again, and waits until it serves pods.
+func (c *containerd) start(t testing.TB) {
+	t.Helper()
+	c.cmd = c.command("containerd", "--config", filepath.Join(c.dir, "config.toml"))
+	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
+	if err := c.cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", c.name, err)
+	}
+	c.gone = make(chan struct{})
+	go func(cmd *exec.Cmd, gone chan struct{}) {
+		_ = cmd.Wait() // how it ended is in its log
+		close(gone)
+	}(c.cmd, c.gone)
+
+	eventually(t, runtimeStartTimeout, c.name+" serves CRI", func() error {
+		select {
+		case <-c.gone:
+			t.Fatalf("%s ended at its start:\n%s", c.name, c.logTail())
+		default:
+		}
+		status, err := c.cri.Status(t.Context(), &runtimeapi.StatusRequest{})
+		if err != nil {
+			return err
+		}
+		for _, cond := range status.GetStatus().GetConditions() {
+			// Other conditions, about deprecations say, stand in no pod's way.
+			needed := cond.GetType() == runtimeapi.RuntimeReady || cond.GetType() == runtimeapi.NetworkReady
+			if needed && !cond.GetStatus() {
+				return fmt.Errorf("%s: %s", cond.GetType(), cond.GetMessage())
+			}
+		}
+		return nil
+	})
+	v, err := c.cri.Version(t.Context(), &runtimeapi.VersionRequest{})
+	if err != nil || !strings.HasPrefix(v.GetRuntimeVersion(), c.version) {
+		t.Fatalf("%s has version %q, %v; want %s*", c.name, v.GetRuntimeVersion(), err, c.version)
+	}
+}
+
+func (c *containerd) importImage(ctx context.Context) error {
+	archive, err := buildImage()
+	if err != nil {
+		return err
+	}
+	out, err := c.command("ctr", "--address", c.socket, "--namespace", "k8s.io", "images", "import", archive).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("import image: %w\n%s", err, out)
+	}
+	// The CRI plugin learns of the image by an event.
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		r, err := c.images.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: imageName}})
+		switch {
+		case err != nil:
+			return fmt.Errorf("import image: %w", err)
+		case r.GetImage() != nil:
+			return nil
+		case time.Now().After(deadline):
+			return errors.New("import image: CRI does not see it")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// stop ends the runtime with SIGTERM; pods go on.
+func (c *containerd) stop(t testing.TB) { t.Helper(); c.end(t, syscall.SIGTERM) }
+
+// kill ends the runtime with SIGKILL; pods go on.
+func (c *containerd) kill(t testing.TB) { t.Helper(); c.end(t, syscall.SIGKILL) }
+
+func (c *containerd) end(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		t.Fatalf("end %s: %v", c.name, err)
+	}
+	select {
+	case <-c.gone:
+	case <-time.After(runtimeStopTimeout):
+		t.Fatalf("%s still runs %v after %v", c.name, runtimeStopTimeout, sig)
+	}
+}
+
+// cleanup ends the runtime and the pods that the test has left. It reports nothing: what it can't
+// end, the end of the PID namespace does.
+func (c *containerd) cleanup(t testing.TB) {
+	if t.Failed() {
+		t.Logf("end of %s's log:\n%s", c.name, c.logTail())
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if list, err := c.cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}); err == nil {
+		for _, sandbox := range list.GetItems() {
+			_, _ = c.cri.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: sandbox.GetId()})
+			_, _ = c.cri.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox.GetId()})
+		}
+	}
+	_ = c.conn.Close()
+	if c.cmd != nil && c.gone != nil {
+		_ = c.cmd.Process.Kill()
+		<-c.gone
+	}
+	_ = c.log.Close()
+}
+
+// logTail is the last part of the runtime's log.
+func (c *containerd) logTail() string { return tail(c.log.Name(), 4096) }
