@@ -1,0 +1,199 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+	"golang.org/x/sys/unix"
+)
+
+// OpenBolt opens the state file in cfg.Dir for one process, and makes it if
+// there is none. A damaged file is set aside and a fresh one made; the report
+// tells, and the caller should say so loudly.
+//
+// The error wraps [ErrLocked], [ErrUnwritable], [ErrNewerSchema], [ErrForeign]
+// or [ErrFull] where one of them fits; then nothing has been changed but for
+// the directory and the lock file.
+func OpenBolt(cfg BoltConfig) (*Bolt, OpenReport, error) {
+	var report OpenReport
+	cfg = cfg.defaulted()
+	if err := cfg.validate(); err != nil {
+		return nil, report, err
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, report, fmt.Errorf("state directory %s: %w", cfg.Dir, classify(err, ErrUnwritable))
+	}
+	lock, err := takeLock(cfg.lock())
+	if err != nil {
+		return nil, report, err
+	}
+	b, report, err := openLocked(cfg)
+	if err != nil {
+		_ = lock.release()
+		return nil, report, err
+	}
+	b.lock = lock
+	return b, report, nil
+}
+
+// openLocked does the work of OpenBolt while the lock is held.
+func openLocked(cfg BoltConfig) (*Bolt, OpenReport, error) {
+	var report OpenReport
+	path := cfg.path()
+	found := true
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		found = false
+	case err != nil:
+		return nil, report, fmt.Errorf("state file %s: %w", path, classify(err, ErrUnwritable))
+	case info.Mode().IsRegular() && info.Size() == 0:
+		// There is nothing in it to keep. It is not a new state either: the
+		// epoch that was in it is lost.
+		found = false
+		report.Reason = fmt.Errorf("state file %s: %w: it is empty", path, ErrDamaged)
+	}
+	if found {
+		b, err := openSound(cfg, &report)
+		if !errors.Is(err, ErrDamaged) {
+			return b, report, err
+		}
+		report.Reason = err
+	}
+	aside, err := startFresh(cfg, found)
+	if err != nil {
+		return nil, report, errors.Join(err, report.Reason)
+	}
+	report.Fresh, report.SetAside = true, aside
+	b, err := openFile(path, cfg.Timeout, cfg.MaxSize, false)
+	if err != nil {
+		return nil, report, err
+	}
+	b.keep = cfg.Retention
+	return b, report, nil
+}
+
+// openSound opens an existing file after every check there is. An error that
+// wraps ErrDamaged condemns the file.
+func openSound(cfg BoltConfig, report *OpenReport) (*Bolt, error) {
+	path := cfg.path()
+	if _, err := scanPages(path); err != nil {
+		return nil, err
+	}
+	if cfg.Check != nil {
+		if err := cfg.Check(path); errors.Is(err, ErrDamaged) {
+			return nil, fmt.Errorf("state file %s: %w", path, err)
+		} else if err != nil {
+			report.CheckError = err
+		}
+	}
+	b, err := openFile(path, cfg.Timeout, cfg.MaxSize, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkRuntime(b.runtime, cfg.Runtime); err != nil {
+		_ = b.Close()
+		return nil, fmt.Errorf("state file %s: %w", path, err)
+	}
+	b.keep = cfg.Retention
+	report.Damaged = len(b.damaged)
+	return b, nil
+}
+
+// OpenBoltReadOnly opens a state file, or the one in a state directory, for
+// reading and changes nothing, not even a damaged file, for which the error
+// wraps [ErrDamaged]. It fails with [ErrLocked] while a process has the file
+// open for writing. Commits to it fail.
+func OpenBoltReadOnly(path string) (*Bolt, error) {
+	path = stateFile(path)
+	unlock, err := shareFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if _, err := scanPages(path); err != nil {
+		return nil, err
+	}
+	return openFile(path, DefaultTimeout, 0, true)
+}
+
+// shareFile takes bbolt's lock on a file for reading, so that nobody writes
+// while its pages are scanned.
+func shareFile(path string) (unlock func(), err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("state file: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, lockedError(path, (BoltConfig{Dir: filepath.Dir(path)}).lock())
+		}
+		return nil, fmt.Errorf("state file %s: lock: %w", path, err)
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// stateFile returns the path of the state file if it was given the directory.
+func stateFile(path string) string {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return (BoltConfig{Dir: path}).path()
+	}
+	return path
+}
+
+// openFile opens a file with bbolt, checks its schema and reads every value in
+// it once.
+func openFile(path string, timeout time.Duration, maxSize int, readOnly bool) (*Bolt, error) {
+	b := &Bolt{path: path}
+	err := guard(func() error {
+		var err error
+		b.db, err = bolt.Open(path, 0o600, &bolt.Options{
+			Timeout:      timeout,
+			MaxSize:      maxSize,
+			ReadOnly:     readOnly,
+			FreelistType: bolt.FreelistMapType,
+			// The freelist stays on disk, bbolt's default: without it a
+			// damaged file kills the process from a goroutine of bbolt's own.
+			NoFreelistSync: false,
+			NoStatistics:   true,
+			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+				// No O_CREATE: a file that vanished meanwhile must not come
+				// back empty.
+				f, err := os.OpenFile(name, flag&^os.O_CREATE, mode)
+				b.file = f
+				return f, err
+			},
+		})
+		return err
+	})
+	if err == nil {
+		err = guard(func() error {
+			return b.db.View(func(tx *bolt.Tx) error { return b.survey(boltTables{tx}) })
+		})
+	}
+	if err != nil {
+		_ = closeBolt(b.db, b.file, errors.Is(err, ErrDamaged))
+		return nil, openError(path, err)
+	}
+	b.journal.Store(&b.state.Journal)
+	return b, nil
+}
+
+// openError says what an error of opening means.
+func openError(path string, err error) error {
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return lockedError(path, (BoltConfig{Dir: filepath.Dir(path)}).lock())
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, berrors.ErrChecksum):
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	default:
+		err = classify(err, nil)
+	}
+	return fmt.Errorf("state file %s: %w", path, err)
+}

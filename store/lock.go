@@ -1,0 +1,75 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// LockName is the name of the lock file in a state directory.
+const LockName = "lock"
+
+// lockFile is an exclusive flock on a file of its own, held for life. bbolt
+// locks its file too, but that lock moves away with a renamed file.
+type lockFile struct{ f *os.File }
+
+// takeLock locks path and writes this process's id into it. Another holder is
+// named in the error, which wraps [ErrLocked].
+func takeLock(path string) (*lockFile, error) {
+	// Go opens with O_CLOEXEC, so that no child inherits the lock.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, classify(err, ErrUnwritable)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		_ = f.Close()
+		return nil, lockedError(path, path)
+	case err != nil:
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, classify(err, ErrUnwritable))
+	}
+	// The id only serves a message: a disk too full for it is no reason to
+	// refuse.
+	if f.Truncate(0) == nil {
+		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	}
+	return &lockFile{f}, nil
+}
+
+// release gives the lock up. The file stays: removing it would let two
+// processes hold locks on two files of one name.
+func (l *lockFile) release() error {
+	_ = l.f.Truncate(0) // so that no dead process is ever named
+	return l.f.Close()
+}
+
+// lockedError says that file is locked, and by whom as far as the lock file
+// tells.
+func lockedError(file, lock string) error {
+	if pid := lockHolder(lock); pid > 0 {
+		return fmt.Errorf("state file %s: %w with pid %d", file, ErrLocked, pid)
+	}
+	return fmt.Errorf("state file %s: %w", file, ErrLocked)
+}
+
+// lockHolder reads the process id in a lock file, 0 when there is none.
+func lockHolder(path string) int {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, 32))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid <= 0 {
+		return 0
+	}
+	return pid
+}
