@@ -1,0 +1,226 @@
+package simruntime
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	containerCreated = runtimeapi.ContainerState_CONTAINER_CREATED
+	containerRunning = runtimeapi.ContainerState_CONTAINER_RUNNING
+	containerExited  = runtimeapi.ContainerState_CONTAINER_EXITED
+	containerUnknown = runtimeapi.ContainerState_CONTAINER_UNKNOWN
+)
+
+// Exit codes and reasons that the runtime itself gives.
+const (
+	CodeStartFailed = 128 // of a container whose start failed
+	CodeKilled      = 137 // of one that got SIGKILL
+	CodeTerminated  = 143 // of one that ended on SIGTERM, unless its spec says otherwise
+
+	ReasonCompleted   = "Completed"
+	ReasonError       = "Error"
+	ReasonOOMKilled   = "OOMKilled"
+	ReasonStartFailed = "StartError"
+)
+
+// CreateContainer makes a container in a sandbox, which must be READY, and
+// returns its id.
+func (r *Runtime) CreateContainer(sandboxID string, spec ContainerSpec) (string, error) {
+	r.mu.Lock()
+	var pod *runtimeapi.PodSandboxMetadata
+	if sb, err := r.sandboxes.find("sandbox", sandboxID); err == nil {
+		pod = sb.status.Metadata
+	}
+	r.mu.Unlock()
+	return r.createContainer(sandboxID, spec.Config(pod), spec.StopCode)
+}
+
+func (r *Runtime) createContainer(sandboxID string, cfg *runtimeapi.ContainerConfig, stopCode int32) (id string, err error) {
+	err = r.changeUp(func() error {
+		sb, err := r.sandboxes.find("sandbox", sandboxID)
+		if err != nil {
+			return err
+		}
+		if sb.status.State != sandboxReady {
+			return fmt.Errorf("sandbox %s is %s: %w", sb.status.Id, sb.status.State, ErrState)
+		}
+		meta, pod := cfg.GetMetadata(), sb.status.GetMetadata()
+		if meta == nil {
+			return errors.New("container config: no metadata")
+		}
+		newID := newID(r.ids)
+		name := strings.Join([]string{"container", meta.Name, pod.GetName(), pod.GetNamespace(), pod.GetUid(), uitoa(meta.Attempt)}, "_")
+		if err := r.reserve(name, newID); err != nil {
+			return fmt.Errorf("container: %w", err)
+		}
+		id = newID
+		if stopCode == 0 {
+			stopCode = CodeTerminated
+		}
+		image := imageID(cfg.GetImage().GetImage())
+		c := &container{
+			sandboxID: sb.status.Id, name: name, stopCode: stopCode,
+			failStart: cfg.GetAnnotations()[AnnotationFailStart],
+			status: &runtimeapi.ContainerStatus{
+				Id:          id,
+				Metadata:    meta,
+				State:       containerCreated,
+				CreatedAt:   r.now(),
+				Image:       cfg.GetImage(),
+				ImageRef:    image,
+				ImageId:     image,
+				Labels:      cfg.GetLabels(),
+				Annotations: cfg.GetAnnotations(),
+				Mounts:      cfg.GetMounts(),
+				LogPath:     cfg.GetLogPath(),
+				Resources:   &runtimeapi.ContainerResources{Linux: cfg.GetLinux().GetResources()},
+				User:        &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{}},
+				StopSignal:  runtimeapi.Signal_SIGNAL_SIGTERM,
+			},
+		}
+		r.containers.add(id, c)
+		r.members[c.sandboxID] = append(r.members[c.sandboxID], c)
+		r.recordContainer(c, Created)
+		r.emit(runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, id, c.sandboxID)
+		return nil
+	})
+	return id, err
+}
+
+// StartContainer starts a created container. If it was made to fail, or its
+// sandbox is no longer READY, the container is EXITED with code 128 afterwards
+// and neither STARTED nor STOPPED is sent: containerd sets that status on its
+// error path, after the last place that makes an event.
+func (r *Runtime) StartContainer(id string) error {
+	return r.changeUp(func() error {
+		c, err := r.containers.find("container", id)
+		if err != nil {
+			return err
+		}
+		if c.status.State != containerCreated {
+			return fmt.Errorf("container %s is %s: %w", c.status.Id, c.status.State, ErrState)
+		}
+		next := proto.CloneOf(c.status)
+		c.status = next
+		failure := c.failStart
+		if sb, err := r.sandboxes.find("sandbox", c.sandboxID); err != nil || sb.status.State != sandboxReady {
+			failure = "sandbox container is not running"
+		}
+		if failure != "" {
+			next.State = containerExited
+			next.FinishedAt = r.now()
+			next.ExitCode = CodeStartFailed
+			next.Reason = ReasonStartFailed
+			next.Message = failure
+			r.recordContainer(c, StartFailed)
+			return fmt.Errorf("container %s: %s: %w", next.Id, failure, ErrStartFailed)
+		}
+		next.State = containerRunning
+		next.StartedAt = r.now()
+		r.recordContainer(c, Started)
+		r.emit(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, next.Id, c.sandboxID)
+		return nil
+	})
+}
+
+// ExitContainer lets a running container's process end with a code. An empty
+// reason becomes Completed for code 0 and Error for any other, as in
+// containerd. It may be called while the runtime is down: the status is then
+// right once it is up again, but no event ever tells of the exit.
+func (r *Runtime) ExitContainer(id string, code int32, reason string) error {
+	return r.change(func() error {
+		c, err := r.containers.find("container", id)
+		if err != nil {
+			return err
+		}
+		if c.status.State != containerRunning && c.status.State != containerUnknown {
+			return fmt.Errorf("container %s is %s: %w", c.status.Id, c.status.State, ErrState)
+		}
+		r.endContainer(c, code, reason)
+		return nil
+	})
+}
+
+func (r *Runtime) endContainer(c *container, code int32, reason string) {
+	next := proto.CloneOf(c.status)
+	next.State = containerExited
+	next.FinishedAt = r.now()
+	next.ExitCode = code
+	switch {
+	case reason != "":
+	case code == 0:
+		reason = ReasonCompleted
+	default:
+		reason = ReasonError
+	}
+	next.Reason = reason
+	c.status = next
+	r.recordContainer(c, Exited)
+	r.emit(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, next.Id, c.sandboxID)
+}
+
+// StopContainer stops a container, with grace (its spec's StopCode) or by force
+// (137). Stopping what doesn't run or doesn't exist is no error.
+func (r *Runtime) StopContainer(id string, force bool) error {
+	return r.changeUp(func() error {
+		c, err := r.containers.find("container", id)
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		r.stopContainer(c, force)
+		return nil
+	})
+}
+
+func (r *Runtime) stopContainer(c *container, force bool) {
+	if c.status.State != containerRunning && c.status.State != containerUnknown {
+		return
+	}
+	code := c.stopCode
+	if force {
+		code = CodeKilled
+	}
+	r.endContainer(c, code, "")
+}
+
+// RemoveContainer removes a container, which is first stopped by force where it
+// runs. Its DELETED event no longer lists it. Removing what doesn't exist is no
+// error.
+func (r *Runtime) RemoveContainer(id string) error {
+	return r.changeUp(func() error {
+		c, err := r.containers.find("container", id)
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		r.removeContainer(c)
+		return nil
+	})
+}
+
+func (r *Runtime) removeContainer(c *container) {
+	r.stopContainer(c, true)
+	r.forgetContainer(c)
+	r.recordContainer(c, Removed)
+	r.emit(runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, c.status.Id, c.sandboxID)
+}
+
+func (r *Runtime) forgetContainer(c *container) {
+	r.containers.remove(c.status.Id)
+	delete(r.names, c.name)
+	r.unlinkContainer(c)
+}
+
+func (r *Runtime) unlinkContainer(c *container) {
+	rest := slices.DeleteFunc(r.members[c.sandboxID], func(o *container) bool { return o == c })
+	if len(rest) == 0 {
+		delete(r.members, c.sandboxID)
+		return
+	}
+	r.members[c.sandboxID] = rest
+}

@@ -1,0 +1,155 @@
+package simruntime
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Serve answers CRI calls on a listener until the context ends, and then
+// returns nil once every goroutine it started is gone. The listener is closed
+// in the end. Several may be served at once. When the runtime goes down, the
+// server ends and all its connections with it; when it comes up again, a
+// listener of Listen is made anew, and any other goes on accepting.
+func (r *Runtime) Serve(ctx context.Context, lis net.Listener) error {
+	src := newOpener(lis)
+	defer src.close()
+
+	r.mu.Lock()
+	r.loops++
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		r.loops--
+		r.changed.Broadcast()
+		r.mu.Unlock()
+	}()
+	// A Serve that waits for the runtime to come up waits on a condition, which
+	// the end of the context has to wake.
+	stopWaking := context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.changed.Broadcast()
+	})
+	defer stopWaking()
+
+	for {
+		down, ok := r.waitUp(ctx)
+		if !ok {
+			return nil
+		}
+		err := r.serveRun(ctx, src, down)
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// waitUp waits until the runtime is up and returns the channel that tells of
+// the end of that run.
+func (r *Runtime) waitUp(ctx context.Context) (<-chan struct{}, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !r.up && ctx.Err() == nil {
+		r.changed.Wait()
+	}
+	return r.down, ctx.Err() == nil
+}
+
+// serveRun serves until the context or the present run of the runtime ends.
+func (r *Runtime) serveRun(ctx context.Context, src opener, down <-chan struct{}) error {
+	lis, err := src.open()
+	if err != nil {
+		return fmt.Errorf("runtime: listen: %w", err)
+	}
+	stop := make(chan struct{})
+	svc := &service{r: r, stop: stop}
+	server := grpc.NewServer(append([]grpc.ServerOption{
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.UnaryInterceptor(svc.unary), grpc.StreamInterceptor(svc.stream),
+		grpc.WaitForHandlers(true),
+	}, r.cfg.ServerOptions...)...)
+	runtimeapi.RegisterRuntimeServiceServer(server, svc)
+
+	if !r.enter(down) {
+		// Down was faster; the next turn opens anew.
+		_ = lis.Close()
+		return nil
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(lis) }()
+	select {
+	case <-ctx.Done():
+	case <-down:
+	case err = <-failed:
+		err = fmt.Errorf("runtime: serve: %w", err)
+		failed <- nil
+	}
+	close(stop) // lets go of calls that hang and streams that are idle
+	server.Stop()
+	<-failed
+	r.leave()
+	return err
+}
+
+// enter counts a server that is about to listen, unless its run is over.
+func (r *Runtime) enter(down <-chan struct{}) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.up || (<-chan struct{})(r.down) != down {
+		return false
+	}
+	r.serving++
+	r.changed.Broadcast()
+	return true
+}
+
+func (r *Runtime) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.serving--
+	r.changed.Broadcast()
+}
+
+// Down ends the runtime's process: listeners and connections close, streams end
+// with Unavailable, queued and held events are lost. Containers live on under
+// their shims: ExitContainer and ExitSandbox work, without an event. It returns
+// when nothing listens any more.
+func (r *Runtime) Down() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.up {
+		r.up = false
+		close(r.down)
+		r.lane.reset()
+		r.hub.reset()
+		r.changed.Broadcast()
+	}
+	for r.serving > 0 && !r.up {
+		r.changed.Wait()
+	}
+}
+
+// Up starts the runtime again after Down. It knows of every exit meanwhile but
+// tells of none. It returns when every Serve listens again (or has failed).
+func (r *Runtime) Up() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.up {
+		r.up = true
+		r.down = make(chan struct{})
+		r.changed.Broadcast()
+	}
+	for r.up && r.serving < r.loops {
+		r.changed.Wait()
+	}
+}
+
+// Restart is Down and Up.
+func (r *Runtime) Restart() {
+	r.Down()
+	r.Up()
+}

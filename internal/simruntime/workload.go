@@ -1,0 +1,291 @@
+package simruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+)
+
+// Defaults of WorkloadConfig.
+const (
+	DefaultPods = 10
+	DefaultRate = 5 // transitions a second
+)
+
+// WorkloadConfig describes the pods that a Workload makes.
+type WorkloadConfig struct {
+	// Seed decides everything: names, order, exit codes. The same seed on a
+	// fresh Runtime makes the same history but for its times.
+	Seed uint64
+
+	// Pods is how many pods there are at a time. Default 10.
+	Pods int
+
+	// Rate is the mean number of transitions a second. Default 5.
+	Rate float64
+}
+
+// Workload plays a kubelet: it runs pods, lets their containers exit, restarts
+// them with the next attempt, removes old ones, and replaces whole pods. It
+// must be the only one to start and remove its pods; others may make more.
+type Workload struct {
+	cfg  WorkloadConfig
+	r    *Runtime
+	rng  *rand.Rand
+	pods []*wpod
+	made int // pods ever made
+}
+
+// wpod is one pod as the workload remembers it.
+type wpod struct {
+	spec      PodSpec
+	sandboxID string
+	ctrs      []*wcontainer
+	leaving   bool
+}
+
+// wcontainer is one container of a pod's spec, which has a new id each time it
+// is restarted.
+type wcontainer struct {
+	name, image string
+	attempt     uint32
+	id          string // "" before it is created
+	previous    string // the dead one before it, which a kubelet keeps
+	state       wstate
+}
+
+type wstate int
+
+const (
+	wabsent wstate = iota
+	wcreated
+	wrunning
+	wexited
+)
+
+// exits are the ways in which a container ends, as often as they are listed.
+var exits = []struct {
+	code   int32
+	reason string
+}{
+	{0, ""}, {0, ""}, {0, ""}, {1, ""}, {1, ""}, {7, ""}, {CodeKilled, ReasonOOMKilled}, {CodeTerminated, ""}, {255, ""},
+}
+
+// Shares of what the workload does, in percent.
+const (
+	shareHostNetwork = 10 // of pods
+	shareFailStart   = 4  // of container starts
+	shareLeave       = 8  // of steps of a pod whose containers all run
+)
+
+var workloadApps = []string{"api", "web", "db", "cache", "queue", "cron"}
+
+// NewWorkload prepares a workload; Run or Step make it happen.
+func NewWorkload(r *Runtime, cfg WorkloadConfig) (*Workload, error) {
+	if cfg.Pods < 0 || cfg.Rate < 0 {
+		return nil, fmt.Errorf("workload config: %d pods at rate %v: negative", cfg.Pods, cfg.Rate)
+	}
+	if cfg.Pods == 0 {
+		cfg.Pods = DefaultPods
+	}
+	if cfg.Rate == 0 {
+		cfg.Rate = DefaultRate
+	}
+	return &Workload{cfg: cfg, r: r, rng: newRand(cfg.Seed, "workload")}, nil
+}
+
+// Run fills the node with pods at once and then goes on at the configured rate
+// until the context ends. It returns nil then.
+func (w *Workload) Run(ctx context.Context) error {
+	if err := w.Fill(); err != nil && !errors.Is(err, ErrDown) {
+		return err
+	}
+	for {
+		// A step makes one to a few transitions; the pause pays for them.
+		n, err := w.Step()
+		if err != nil {
+			return err
+		}
+		jitter := 0.5 + w.rng.Float64()
+		pause := time.NewTimer(time.Duration(jitter * float64(max(n, 1)) / w.cfg.Rate * float64(time.Second)))
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil
+		case <-pause.C:
+		}
+	}
+}
+
+// Fill runs pods until there are as many as configured, with all their
+// containers started.
+func (w *Workload) Fill() error {
+	for len(w.pods) < w.cfg.Pods {
+		w.pods = append(w.pods, w.newPod())
+	}
+	for _, p := range w.pods {
+		for p.sandboxID == "" || p.next(wabsent, wcreated) != nil {
+			if err := w.advance(p); err != nil && !errors.Is(err, ErrStartFailed) {
+				return fmt.Errorf("workload: fill: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// Step lets one pod do its next thing and returns how many transitions that
+// made. While the runtime is down only running containers do something: they
+// exit.
+func (w *Workload) Step() (int, error) {
+	for len(w.pods) < w.cfg.Pods {
+		w.pods = append(w.pods, w.newPod())
+	}
+	return w.step(w.pods[w.rng.IntN(len(w.pods))])
+}
+
+func (w *Workload) step(p *wpod) (int, error) {
+	before := w.r.lastTransition()
+	err := w.advance(p)
+	// Somebody else may stop the runtime, or remove what is ours (crictl on the
+	// demo's socket): neither ends the workload.
+	switch {
+	case errors.Is(err, ErrDown), errors.Is(err, ErrStartFailed):
+		err = nil
+	case errors.Is(err, ErrReserved):
+		err = nil
+		w.replace(p)
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrState):
+		err = nil
+		p.leaving = true
+	}
+	return int(w.r.lastTransition() - before), err
+}
+
+// advance does a pod's next thing.
+func (w *Workload) advance(p *wpod) error {
+	if p.sandboxID == "" {
+		id, err := w.r.RunPodSandbox(p.spec)
+		p.sandboxID = id
+		return err
+	}
+	if p.leaving {
+		return w.leave(p)
+	}
+	if c := p.next(wcreated); c != nil {
+		c.state = wrunning
+		err := w.r.StartContainer(c.id)
+		switch {
+		case errors.Is(err, ErrStartFailed):
+			c.state = wexited
+		case err != nil:
+			c.state = wcreated
+		}
+		return err
+	}
+	if c := p.next(wabsent, wexited); c != nil {
+		return w.create(p, c)
+	}
+	if w.chance(shareLeave) {
+		p.leaving = true
+		return w.leave(p)
+	}
+	c := p.ctrs[w.rng.IntN(len(p.ctrs))]
+	how := exits[w.rng.IntN(len(exits))]
+	if err := w.r.ExitContainer(c.id, how.code, how.reason); err != nil {
+		return err
+	}
+	c.state = wexited
+	return nil
+}
+
+// create makes a container anew and removes the dead one before last, as the
+// kubelet does.
+func (w *Workload) create(p *wpod, c *wcontainer) error {
+	spec := ContainerSpec{Name: c.name, Image: c.image, Attempt: c.attempt}
+	if c.state == wexited {
+		spec.Attempt++
+	}
+	if w.chance(shareFailStart) {
+		spec.FailStart = "exec: \"/no-such-command\": no such file or directory"
+	}
+	id, err := w.r.CreateContainer(p.sandboxID, spec)
+	if err != nil {
+		return err
+	}
+	old := c.previous
+	c.previous, c.id, c.attempt, c.state = c.id, id, spec.Attempt, wcreated
+	if old == "" {
+		return nil
+	}
+	return w.r.RemoveContainer(old)
+}
+
+// leave stops a pod and, at its next turn, removes it and makes room for
+// another. Some go at once.
+func (w *Workload) leave(p *wpod) error {
+	st, err := w.r.PodSandboxStatus(p.sandboxID)
+	if err == nil && st.State == sandboxReady && !w.chance(50) {
+		return w.r.StopPodSandbox(p.sandboxID)
+	}
+	if err == nil {
+		err = w.r.RemovePodSandbox(p.sandboxID)
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	w.replace(p)
+	return nil
+}
+
+func (w *Workload) replace(p *wpod) {
+	for i, o := range w.pods {
+		if o == p {
+			w.pods[i] = w.newPod()
+		}
+	}
+}
+
+func (w *Workload) newPod() *wpod {
+	w.made++
+	app := workloadApps[w.rng.IntN(len(workloadApps))]
+	p := &wpod{spec: PodSpec{
+		Namespace:   []string{"default", "kube-system", "shop"}[w.rng.IntN(3)],
+		Name:        app + "-" + strconv.Itoa(w.made),
+		UID:         newUID(w.rng),
+		Labels:      map[string]string{"app": app},
+		HostNetwork: w.chance(shareHostNetwork),
+	}}
+	for i := range 1 + w.rng.IntN(3) {
+		name := []string{app, "sidecar", "init-config"}[i]
+		p.ctrs = append(p.ctrs, &wcontainer{name: name, image: "registry.example/" + name + ":1"})
+	}
+	return p
+}
+
+// next returns the first container in one of the states.
+func (p *wpod) next(states ...wstate) *wcontainer {
+	for _, c := range p.ctrs {
+		for _, s := range states {
+			if c.state == s {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+func (w *Workload) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func newUID(rng *rand.Rand) string {
+	id := newID(rng)
+	return id[:8] + "-" + id[8:12] + "-4" + id[13:16] + "-8" + id[17:20] + "-" + id[20:32]
+}
+
+func (r *Runtime) lastTransition() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.history.seq
+}
