@@ -98,17 +98,15 @@ func (r runner) say(format string, args ...any) {
 
 // agent runs plegd and passes on the request to end.
 func (r runner) agent(ctx context.Context, args []string) (code int, err error) {
-	err = r.command(ctx, args...).Run()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit) && exit.ExitCode() >= 0:
-		return exit.ExitCode(), nil
-	case ctx.Err() != nil:
-		return 0, nil // it was asked to end
-	case err != nil:
+	cmd := r.command(ctx, args...)
+	err = cmd.Run()
+	if cmd.ProcessState != nil && cmd.ProcessState.Exited() {
+		return cmd.ProcessState.ExitCode(), nil
+	}
+	if ctx.Err() == nil {
 		return 0, fmt.Errorf("run plegd: %w", err)
 	}
-	return 0, nil
+	return 0, nil // a signal ended it, and it was asked to end
 }
 
 // simulate starts the simulated runtime and waits until it answers. end stops it.
@@ -134,7 +132,7 @@ func (r runner) simulate(ctx context.Context, socket string) (end func(), err er
 	go func() { gone <- cmd.Wait() }()
 	end = func() {
 		cancel()
-		<-gone
+		_ = <-gone // it was told to end
 	}
 	for deadline := time.Now().Add(simulatorStart); ; time.Sleep(50 * time.Millisecond) {
 		_, err := probe(ctx, socket)
