@@ -1,0 +1,325 @@
+package arbiter
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// Limits of the core. Each can be set; the defaults and their reasons stand
+// here once.
+type Limits struct {
+	// BasePeriod is the base relist period, ns: how far apart two lists must
+	// be to count as two witnesses when the runtime may be half loaded (O4).
+	BasePeriod int64
+	// TombstoneAge and Tombstones bound what is kept of removed entities (O6):
+	// ns of running time, and a number.
+	TombstoneAge int64
+	Tombstones   int
+}
+
+// DefaultLimits: containerd replays events up to 5 minutes old, so 15 minutes
+// outlive that three times over; 10,000 tombstones are some 10 MiB.
+var DefaultLimits = Limits{
+	BasePeriod:   1_000_000_000,
+	TombstoneAge: 15 * 60 * 1_000_000_000,
+	Tombstones:   10_000,
+}
+
+const (
+	// doubtAfterReconnect, ns: a runtime that was just restarted loads its
+	// containers one by one, so what its lists lack proves little (O4).
+	doubtAfterReconnect = 10_000_000_000
+	// massMin and massShare: a full list that loses at least 1/massShare of at
+	// least massMin live entities is more likely wrong than true (O4).
+	massMin   = 10
+	massShare = 2
+	// massLooks: when more sandboxes than this lost something in one list, one
+	// more full list costs less than a look at each (O8).
+	massLooks = 16
+	// exitFails is after how many failed inspections a death is told without
+	// its code (O2). With the usual back-off that is some seconds.
+	exitFails = 5
+	// lowerGap, ns: an entity returns to an earlier state at most this often (O9).
+	lowerGap = 60_000_000_000
+	// missAfter, ns: an event may be this much later than the list that saw
+	// its change first before it counts as missed.
+	missAfter = 5_000_000_000
+	// evictSlack, ns: tombstones are evicted in groups, not one commit each.
+	evictSlack = 60_000_000_000
+)
+
+// Core is the deterministic part of the arbiter: a state machine that is told
+// observations and decides what is recorded, journaled and asked. The same
+// state and the same input give the same output. It is not safe for concurrent
+// use.
+type Core struct {
+	limits Limits
+	boot   string // boot id put into events
+
+	ents      map[string]*entity       // live and provisional entities by id
+	members   map[string][]string      // sandbox id → ids of containers that name it
+	sandboxes map[string][]string      // pod key → ids of its sandboxes
+	tombs     map[string]*store.Record // removed entities by id
+	tombOrder []string                 // ids in order of removal; may name ids that came back
+	revive    map[string]timestamps.Tick
+	asks      map[string]store.Ask   // the reinspection queue by id
+	out       map[ActionKey]struct{} // actions whose outcome has not come back
+	missing   map[string]missMark    // changes whose events are awaited
+
+	horizon  store.Horizon
+	runtime  string // name as Version gave it
+	stream   StreamState
+	wasUp    bool            // the stream was up at some time in this run
+	upSince  timestamps.Tick // receipt of the last StreamUp
+	steps    uint64
+	clock    timestamps.StepDetector
+	doubtful int64           // monotonic ns until which absences are weak
+	distrust timestamps.Tick // runtime times are all old until a list sent after this completes; 0 trusted
+
+	lists       uint64           // completed full lists
+	lastList    timestamps.Stamp // sending of the last completed full list; Wall moves with clock steps
+	prevList    timestamps.Tick  // sending of the one before
+	listWanted  timestamps.Tick  // a full list sent after this is wanted; 0 none
+	listFails   int              // failed full lists in a row
+	unreachable bool             // the last list failed because nothing answered
+
+	digesting bool   // keep sum up to date; set by the first Digest
+	sum       uint64 // sum of the entities' digests
+}
+
+// entity is one sandbox or container with what is known of it in this run
+// only. Once the step that made it is over, it is not changed again.
+type entity struct {
+	rec  store.Record
+	pub  *store.Record // as last handed over to be stored, nil if never
+	step uint64        // the step that made this copy
+
+	deleted timestamps.Tick                               // receipt of the latest DELETED
+	absent  witness                                       // the call that first missed it
+	bulk    bool                                          // its removal is to be settled by a full list
+	lowered timestamps.Tick                               // answer that showed an earlier state; 0 none
+	stopped bool                                          // STOPPED was claimed in this incarnation
+	looked  bool                                          // an inspection was answered or failed in this run: no more waiting for details to tell
+	current bool                                          // seen in this run
+	listed  uint64                                        // the last full list that had it
+	fault   string                                        // error of its last inspection
+	claimAt [store.StateRemoved + 1]int64                 // created_at of the event that named the state, ns
+	via     [store.StateRemoved + 1]timestamps.Provenance // what first showed or claimed the state
+	sum     uint64
+}
+
+// NewCore returns a core without entities. Zero limits mean the defaults.
+func NewCore(limits Limits, bootID string) *Core {
+	if limits.BasePeriod <= 0 {
+		limits.BasePeriod = DefaultLimits.BasePeriod
+	}
+	if limits.TombstoneAge <= 0 {
+		limits.TombstoneAge = DefaultLimits.TombstoneAge
+	}
+	if limits.Tombstones <= 0 {
+		limits.Tombstones = DefaultLimits.Tombstones
+	}
+	return &Core{
+		limits: limits, boot: bootID,
+		ents: map[string]*entity{}, members: map[string][]string{}, sandboxes: map[string][]string{},
+		tombs: map[string]*store.Record{}, revive: map[string]timestamps.Tick{},
+		asks: map[string]store.Ask{}, out: map[ActionKey]struct{}{}, missing: map[string]missMark{},
+	}
+}
+
+// Restore puts back what a store held. It is called once, on a new core,
+// before the first step; what is restored counts as not yet seen in this run.
+func (c *Core) Restore(s *store.Snapshot) {
+	c.horizon = s.Meta.Horizon
+	for _, r := range s.Records {
+		e := &entity{rec: *r, pub: r}
+		c.put(e)
+		c.index(&e.rec)
+	}
+	tombs := slices.Clone(s.Tombstones)
+	slices.SortFunc(tombs, func(a, b *store.Record) int { return compare(a.Removed, b.Removed) })
+	for _, t := range tombs {
+		c.tombs[t.ID] = t
+		c.tombOrder = append(c.tombOrder, t.ID)
+	}
+	for _, a := range s.Asks {
+		c.asks[a.ID] = *a
+	}
+}
+
+// Horizon returns the newest removal that was forgotten, to be kept in meta.
+func (c *Core) Horizon() store.Horizon { return c.horizon }
+
+// Clone returns an independent copy. It shares entities, which are never
+// changed in place, so it costs the maps only.
+func (c *Core) Clone() *Core {
+	d := *c
+	d.ents, d.members, d.sandboxes = maps.Clone(c.ents), maps.Clone(c.members), maps.Clone(c.sandboxes)
+	d.tombs, d.tombOrder, d.revive = maps.Clone(c.tombs), slices.Clone(c.tombOrder), maps.Clone(c.revive)
+	d.asks, d.out, d.missing = maps.Clone(c.asks), maps.Clone(c.out), maps.Clone(c.missing)
+	return &d
+}
+
+// step is the work of one call of Step.
+type step struct {
+	now     Now
+	at      timestamps.Stamp // receipt or answer of the input
+	source  timestamps.Provenance
+	full    bool // a full list is being applied
+	out     Output
+	touched []string        // ids of entities edited, in order
+	gone    []string        // ids of entities removed, in order
+	asked   []string        // ids whose ask may need an action
+	reasked map[string]bool // ids whose ask is to be written
+}
+
+// Resume returns the questions that a restored queue holds. It is called once
+// after Restore.
+func (c *Core) Resume(now Now) Output {
+	s := c.begin(now)
+	for _, id := range sortedKeys(c.asks) {
+		s.asked = append(s.asked, id)
+	}
+	c.finish(s)
+	return s.out
+}
+
+// Step applies one input and returns what it leads to.
+func (c *Core) Step(now Now, in Input) Output {
+	s := c.begin(now)
+	switch in := in.(type) {
+	case *EventSeen:
+		c.event(s, in)
+	case *ListSeen:
+		c.list(s, in)
+	case *ListFailed:
+		c.listFailed(s, in)
+	case *StatusSeen:
+		c.status(s, in)
+	case *StreamChanged:
+		c.streamChanged(s, in)
+	case *StreamOverflow:
+		s.out.Shrink = true
+		c.wantList(s, in.At.Tick)
+	case *RuntimeSeen:
+		c.runtime = in.Name
+	case *Requested:
+		c.request(s, in)
+	case *TimePassed:
+	}
+	c.finish(s)
+	return s.out
+}
+
+func (c *Core) begin(now Now) *step {
+	c.steps++
+	s := &step{now: now, at: now.Stamp}
+	if d := c.clock.Observe(now.Stamp.Wall, now.Stamp.Mono); d != 0 {
+		c.clockStepped(s, d)
+	}
+	return s
+}
+
+// finish tells, stores and asks what the step's edits lead to. Creations are
+// told sandbox first, removals containers first.
+func (c *Core) finish(s *step) {
+	for _, id := range s.touched {
+		if e := c.ents[id]; e != nil && e.rec.State != store.StateRemoved {
+			c.settleEntity(s, e)
+		}
+	}
+	c.finishRemovals(s)
+	c.evict(s)
+	c.emit(s)
+}
+
+// settleEntity journals, stores and asks for one edited entity.
+func (c *Core) settleEntity(s *step, e *entity) {
+	c.tell(s, e)
+	c.amend(s, e)
+	c.wantNeeded(s, e)
+	if !e.pub.SameContent(&e.rec) {
+		r := e.rec
+		e.pub = &r
+		s.out.Changes.Records = append(s.out.Changes.Records, e.pub)
+	}
+	c.resum(e)
+}
+
+// edit returns the entity for changing within this step, nil if there is none.
+func (c *Core) edit(s *step, id string) *entity {
+	e := c.ents[id]
+	if e == nil || e.step == c.steps {
+		return e
+	}
+	d := *e
+	d.step = c.steps
+	c.ents[id] = &d
+	s.touched = append(s.touched, id)
+	return &d
+}
+
+// add takes a new entity into the core within this step.
+func (c *Core) add(s *step, e *entity) {
+	e.step = c.steps
+	c.put(e)
+	c.index(&e.rec)
+	s.touched = append(s.touched, e.rec.ID)
+}
+
+func (c *Core) put(e *entity) {
+	c.ents[e.rec.ID] = e
+	c.resum(e)
+}
+
+// index makes the entity findable by its sandbox and pod.
+func (c *Core) index(r *store.Record) {
+	if r.Kind == store.KindSandbox {
+		c.sandboxes[r.PodKey()] = with(c.sandboxes[r.PodKey()], r.ID)
+		return
+	}
+	c.members[r.Sandbox] = with(c.members[r.Sandbox], r.ID)
+}
+
+func (c *Core) unindex(r *store.Record) {
+	if r.Kind == store.KindSandbox {
+		without(c.sandboxes, r.PodKey(), r.ID)
+		return
+	}
+	without(c.members, r.Sandbox, r.ID)
+}
+
+// with returns the list with id in it. The list itself may be shared with a
+// clone, so it is never appended to in place.
+func with(list []string, id string) []string {
+	if slices.Contains(list, id) {
+		return list
+	}
+	return append(slices.Clip(list), id)
+}
+
+func without(m map[string][]string, key, id string) {
+	i := slices.Index(m[key], id)
+	switch {
+	case i < 0:
+	case len(m[key]) == 1:
+		delete(m, key)
+	default:
+		m[key] = slices.Concat(m[key][:i], m[key][i+1:])
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func compare[T timestamps.Tick | int64 | uint32 | store.State](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,211 @@
+package arbiter
+
+import (
+	"slices"
+
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// list applies a completed list, of everything, of one sandbox or of one pod.
+func (c *Core) list(s *step, l *ListSeen) {
+	s.at, s.source = l.ContainerCall.Answered, timestamps.FromRelist
+	delete(c.out, l.Scope.action())
+	all := l.Scope.All()
+	s.full = all
+	if all {
+		c.lists++
+		if c.unreachable { // it may have been restarted
+			c.doubtful = max(c.doubtful, timestamps.AddClamped(l.ContainerCall.Answered.Mono, doubtAfterReconnect))
+		}
+		c.unreachable, c.listFails = false, 0
+	}
+	c.observeAll(s, l.Sandboxes, l.SandboxCall)
+	c.observeAll(s, l.Containers, l.ContainerCall)
+	changed := c.countChanged(s)
+
+	switch {
+	case all:
+		c.absentFromAll(s, l)
+		c.fullListDone(s, l, changed)
+	case l.Scope.Sandbox != "":
+		c.absentFromSandbox(s, l)
+		s.out.Fresh = append(s.out.Fresh, Fresh{PodKey: l.Scope.Sandbox, Sent: l.SandboxCall.Sent.Tick})
+	default:
+		c.answerAll(s, l.Sandboxes, l.SandboxCall)
+		c.answerAll(s, l.Containers, l.ContainerCall)
+		s.out.Fresh = append(s.out.Fresh, Fresh{PodKey: l.Scope.PodUID, Sent: l.SandboxCall.Sent.Tick})
+	}
+}
+
+// action returns the action that a list of this scope answers.
+func (sc Scope) action() ActionKey {
+	switch {
+	case sc.All():
+		return ActionKey{Kind: ActList}
+	case sc.Sandbox != "":
+		return ActionKey{ActLook, sc.Sandbox}
+	default:
+		return ActionKey{ActPod, sc.PodUID}
+	}
+}
+
+func (c *Core) observeAll(s *step, items []Item, call Call) {
+	o := observation{span: call.Span(), source: timestamps.FromRelist, call: true}
+	o.new = o.span.From > c.horizon.Tick
+	o.quiet = !o.new
+	for i := range items {
+		if e := c.observe(s, &items[i], o); e != nil {
+			e.listed = c.lists
+		}
+	}
+}
+
+// countChanged returns how many entities this step has changed so far.
+func (c *Core) countChanged(s *step) int {
+	n := 0
+	for _, id := range s.touched {
+		if e := c.ents[id]; e != nil && !e.pub.SameContent(&e.rec) {
+			n++
+		}
+	}
+	return n
+}
+
+// answerAll settles what was asked about the listed entities as far as a list
+// can.
+func (c *Core) answerAll(s *step, items []Item, call Call) {
+	for i := range items {
+		c.answered(s, items[i].ID, call.Span(), false)
+	}
+}
+
+// absentFromAll takes every entity that a full list lacks as missed by it.
+func (c *Core) absentFromAll(s *step, l *ListSeen) {
+	c.answerAll(s, l.Sandboxes, l.SandboxCall)
+	c.answerAll(s, l.Containers, l.ContainerCall)
+	var absent []string
+	live := 0
+	lost := 0
+	for id, e := range c.ents {
+		if !e.rec.Provisional {
+			live++
+		}
+		if e.listed == c.lists {
+			continue
+		}
+		absent = append(absent, id)
+		if !e.rec.Provisional && callFor(l, e.rec.Kind).Span().From > e.rec.Known {
+			lost++
+		}
+	}
+	slices.Sort(absent)
+	mass := live >= massMin && lost*massShare >= live
+	weak := mass || l.ContainerCall.Answered.Mono < c.doubtful
+	pods := map[string]struct{}{}
+	for _, id := range absent {
+		pods[c.ents[id].rec.Sandbox] = struct{}{}
+	}
+	for _, id := range absent {
+		e := c.edit(s, id)
+		e.bulk = mass || len(pods) > massLooks
+		c.missed(s, e, callFor(l, e.rec.Kind), weak)
+		c.answered(s, id, callFor(l, e.rec.Kind).Span(), false)
+	}
+}
+
+// absentFromSandbox takes what a list of one sandbox lacks as missed by it.
+func (c *Core) absentFromSandbox(s *step, l *ListSeen) {
+	c.answerAll(s, l.Sandboxes, l.SandboxCall)
+	c.answerAll(s, l.Containers, l.ContainerCall)
+	weak := l.ContainerCall.Answered.Mono < c.doubtful
+	listed := map[string]bool{}
+	for _, items := range [][]Item{l.Sandboxes, l.Containers} {
+		for i := range items {
+			listed[items[i].ID] = true
+		}
+	}
+	for _, id := range append([]string{l.Scope.Sandbox}, c.members[l.Scope.Sandbox]...) {
+		if e := c.ents[id]; e == nil || listed[id] {
+			continue
+		}
+		e := c.edit(s, id)
+		c.missed(s, e, callFor(l, e.rec.Kind), weak)
+		c.answered(s, id, callFor(l, e.rec.Kind).Span(), false)
+	}
+}
+
+func callFor(l *ListSeen, k store.Kind) Call {
+	if k == store.KindSandbox {
+		return l.SandboxCall
+	}
+	return l.ContainerCall
+}
+
+// fullListDone moves what depends on completed lists only: freshness, trust in
+// times, and the verdict for the adaptive period.
+func (c *Core) fullListDone(s *step, l *ListSeen, changed int) {
+	sent := l.SandboxCall.Sent
+	c.prevList, c.lastList = c.lastList.Tick, sent
+	if c.distrust != 0 && sent.Tick > c.distrust {
+		c.distrust = 0
+	}
+	if c.listWanted != 0 && sent.Tick > c.listWanted {
+		c.listWanted = 0
+	} else if c.listWanted != 0 {
+		c.wantList(s, c.listWanted)
+	}
+	s.out.Fresh = append(s.out.Fresh, Fresh{Sent: sent.Tick})
+	c.judgeMissing(s, l.ContainerCall.Answered.Mono)
+	s.out.Relist = &Relist{
+		Misses: len(s.out.Misses), Changed: changed,
+		Clean: c.stream == StreamUp && len(s.out.Misses) == 0 && c.distrust == 0,
+	}
+	if len(s.out.Misses) > 0 {
+		s.out.Shrink = true
+	}
+}
+
+// listFailed: a failed call is no witness of anything; what was waiting for
+// this list is asked again.
+func (c *Core) listFailed(s *step, l *ListFailed) {
+	s.at = l.At
+	delete(c.out, l.Scope.action())
+	switch {
+	case l.Scope.All():
+		c.unreachable = c.unreachable || l.Unreachable
+		c.listFails++
+		if c.listWanted != 0 {
+			c.wantList(s, c.listWanted)
+		}
+		for _, id := range sortedKeys(c.asks) {
+			if e := c.ents[id]; e != nil && e.bulk {
+				s.asked = append(s.asked, id)
+			}
+		}
+	case l.Scope.Sandbox != "":
+		for _, id := range append([]string{l.Scope.Sandbox}, c.members[l.Scope.Sandbox]...) {
+			c.askFailed(s, id)
+		}
+	}
+}
+
+// wantList asks for a full list sent after the tick.
+func (c *Core) wantList(s *step, after timestamps.Tick) {
+	c.listWanted = max(c.listWanted, after)
+	key := ActionKey{Kind: ActList}
+	if _, waiting := c.out[key]; !waiting {
+		c.out[key] = struct{}{}
+		s.out.Actions = append(s.out.Actions, Action{Kind: ActList, Attempt: c.listFails})
+	}
+}
+
+// request: a reader wants a pod looked at.
+func (c *Core) request(s *step, in *Requested) {
+	s.at = in.At
+	key := ActionKey{ActPod, in.PodKey}
+	if _, waiting := c.out[key]; !waiting {
+		c.out[key] = struct{}{}
+		s.out.Actions = append(s.out.Actions, Action{Kind: ActPod, ID: in.PodKey, PodKey: in.PodKey})
+	}
+}

@@ -1,0 +1,195 @@
+package arbiter
+
+import (
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// observation is how an item was learnt.
+type observation struct {
+	span    timestamps.Span
+	source  timestamps.Provenance
+	call    bool // an answer to a call, which has a lower bound in time
+	inspect bool // an answer to a call for this very entity
+	new     bool // may introduce an id that is not known (O5, O6)
+	quiet   bool // older than the horizon: journal only if found
+}
+
+// observe applies what one item says of one entity. It returns the entity,
+// nil where there is none: a tombstone, or an item that can't be placed.
+func (c *Core) observe(s *step, it *Item, o observation) *entity {
+	if it.ID == "" || (it.Kind != store.KindSandbox && it.Kind != store.KindContainer) {
+		s.out.Ignored++
+		return nil
+	}
+	if t := c.tombs[it.ID]; t != nil {
+		return c.observeTombstone(s, t, it, o)
+	}
+	e := c.edit(s, it.ID)
+	switch {
+	case e == nil:
+		e = c.introduce(s, it, o)
+	case e.rec.Kind != it.Kind:
+		s.out.Ignored++ // ids are never reused, so this is a wrong answer
+		return nil
+	case e.rec.Provisional && o.new:
+		e.rec.Provisional, e.rec.Quiet = false, false
+	}
+	known := e.rec.Known
+	c.absorb(s, e, it, o)
+	if o.call {
+		c.considerLowering(s, e, it, o, known)
+	}
+	return e
+}
+
+// introduce makes the record of an id that was not known. The first rung is
+// certain: what was spoken of was created.
+func (c *Core) introduce(s *step, it *Item, o observation) *entity {
+	e := &entity{rec: store.Record{
+		Kind: it.Kind, ID: it.ID, Sandbox: it.Sandbox, Incarnation: 1, State: store.StateCreated,
+		Reported: store.ReportedNone, FirstSeen: o.span.To, Provisional: !o.new, Quiet: o.quiet,
+	}}
+	if it.Kind == store.KindSandbox {
+		e.rec.Sandbox = it.ID
+	}
+	c.add(s, e)
+	return e
+}
+
+// absorb merges the fields, raises the state and notes the evidence.
+func (c *Core) absorb(s *step, e *entity, it *Item, o observation) {
+	r := &e.rec
+	shown := rung(it.Kind, it.State)
+	c.unindex(r)
+	merge(r, it, store.Evidence{Span: o.span, State: shown, Full: it.Full})
+	if r.Kind == store.KindContainer && r.Sandbox == "" {
+		r.Sandbox = it.Sandbox
+	}
+	c.adoptPod(s, r)
+	c.index(r)
+
+	r.Known = max(r.Known, o.span.To)
+	if !e.current {
+		e.current = true
+		s.out.Confirmed = append(s.out.Confirmed, store.Key{Kind: r.Kind, ID: r.ID})
+	}
+	before := r.State
+	if shown != store.StateNone && shown >= r.State || shown == store.StateDown {
+		r.Shown |= bit(shown)
+		e.viaIfNone(shown, o.source)
+	}
+	if it.StartedAt > 0 || shown == store.StateUp {
+		e.proveStarted(o.source)
+	}
+	switch {
+	case shown == store.StateDown && r.Kind == store.KindContainer && !r.Exit.Known():
+		if !r.ExitSeen { // O2: asked for, not yet believed
+			r.ExitSeen = true
+			c.want(s, r.ID, store.ReasonDetails, o.span.To)
+		}
+	default:
+		climb(r, shown)
+	}
+	if r.State > before && o.source != timestamps.FromStream {
+		c.markMissing(s, e)
+	}
+}
+
+// proveStarted notes that a container ran or a sandbox was ready, though its
+// state may have skipped that rung.
+func (e *entity) proveStarted(source timestamps.Provenance) {
+	e.rec.Started = true
+	e.viaIfNone(store.StateUp, source)
+	climb(&e.rec, store.StateUp)
+}
+
+func (e *entity) viaIfNone(state store.State, source timestamps.Provenance) {
+	if e.via[state] == timestamps.FromUnknown {
+		e.via[state] = source
+	}
+}
+
+// adoptPod gives a container the pod of the sandbox it names, and the
+// containers of a sandbox the pod that it turns out to have: a container
+// belongs to its sandbox, whatever its own labels say (O7).
+func (c *Core) adoptPod(s *step, r *store.Record) {
+	if r.Kind == store.KindContainer {
+		if pod := c.podOfSandbox(r.Sandbox); pod.UID != "" {
+			r.Identity.Pod = pod
+		}
+		return
+	}
+	if r.Identity.Pod.UID == "" {
+		return
+	}
+	for _, id := range c.members[r.ID] {
+		if m := c.ents[id]; m != nil && m.rec.Identity.Pod != r.Identity.Pod {
+			m = c.edit(s, id)
+			m.rec.Identity.Pod = r.Identity.Pod
+		}
+	}
+}
+
+func (c *Core) podOfSandbox(id string) store.PodRef {
+	if e := c.ents[id]; e != nil && e.rec.Kind == store.KindSandbox {
+		return e.rec.Identity.Pod
+	}
+	if t := c.tombs[id]; t != nil && t.Kind == store.KindSandbox {
+		return t.Identity.Pod
+	}
+	return store.PodRef{}
+}
+
+// considerLowering handles an answer that shows an earlier state (O3): the
+// first is only noted, an inspection sent after that answer confirms it, and
+// both count only if sent after everything known.
+func (c *Core) considerLowering(s *step, e *entity, it *Item, o observation, known timestamps.Tick) {
+	shown := rung(it.Kind, it.State)
+	switch {
+	case shown == store.StateNone:
+	case shown >= e.rec.State || (shown == store.StateDown && exitUnknown(&e.rec)):
+		e.lowered = 0
+	case o.span.From <= known:
+	case e.lowered == 0:
+		e.lowered = o.span.To
+		c.want(s, e.rec.ID, store.ReasonRegress, o.span.To)
+	case o.inspect && o.span.From > e.lowered && !c.loweredLately(s, &e.rec):
+		c.lower(s, e, it, o, shown)
+	}
+}
+
+func (c *Core) loweredLately(s *step, r *store.Record) bool {
+	return r.LoweredAt != 0 && s.now.Running-r.LoweredAt < lowerGap
+}
+
+// lowerableAt returns the monotonic time, ns, from which the entity may return
+// to an earlier state again; 0 for at once.
+func (c *Core) lowerableAt(s *step, r *store.Record) int64 {
+	if !c.loweredLately(s, r) {
+		return 0
+	}
+	return timestamps.AddClamped(s.now.Stamp.Mono, lowerGap-(s.now.Running-r.LoweredAt))
+}
+
+// lower starts the next incarnation at the state shown and takes the
+// confirming answer whole; only what it does not know and an earlier state
+// can't contradict, the addresses, stays.
+func (c *Core) lower(s *step, e *entity, it *Item, o observation, shown store.State) {
+	r := &e.rec
+	ev := store.Evidence{Span: o.span, State: shown, Full: it.Full}
+	next := store.Record{
+		Kind: r.Kind, ID: r.ID, Sandbox: r.Sandbox, Identity: r.Identity, Incarnation: r.Incarnation + 1,
+		State: shown, Journaled: shown, Reported: it.State, CreatedAt: r.CreatedAt, IPs: r.IPs,
+		HostNetwork: r.HostNetwork, FirstSeen: r.FirstSeen, Known: max(r.Known, o.span.To),
+		Shown: bit(shown), Rest: r.Rest, LoweredAt: max(s.now.Running, 1),
+		Evidence: store.Evidences{Identity: r.Evidence.Identity, Created: r.Evidence.Created, IPs: r.Evidence.IPs, Rest: r.Evidence.Rest},
+	}
+	merge(&next, it, ev)
+	next.Started = shown == store.StateUp || it.StartedAt > 0
+	*r = next
+	e.lowered, e.deleted, e.absent, e.stopped = 0, 0, witness{}, false
+	e.claimAt, e.via = [store.StateRemoved + 1]int64{}, [store.StateRemoved + 1]timestamps.Provenance{}
+	c.adoptPod(s, r)
+	c.journalRegression(s, r)
+}

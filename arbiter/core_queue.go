@@ -1,0 +1,233 @@
+package arbiter
+
+import (
+	"math"
+
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// tries is how many answers may leave a reason unsettled before it is given up
+// for this state; 0 is without limit, because the answer decides whether the
+// entity exists.
+var tries = map[store.Reason]uint8{
+	store.ReasonDetails:    3,
+	store.ReasonUnknown:    5,
+	store.ReasonNoIP:       5,
+	store.ReasonExit255:    3, // the exit file appears within a second (cri-o#9840)
+	store.ReasonExit137:    2, // the OOM note follows within a second (containerd#8180)
+	store.ReasonContradict: 4,
+}
+
+// want puts a reason to inspect into the queue. after is the tick of what gave
+// the reason: only a call sent after it can settle it (O8, trace F10).
+func (c *Core) want(s *step, id string, why store.Reason, after timestamps.Tick) {
+	a, ok := c.asks[id]
+	if !ok {
+		a = store.Ask{ID: id}
+	}
+	if e := c.ents[id]; e != nil {
+		a.Kind = e.rec.Kind
+	} else if t := c.tombs[id]; t != nil {
+		a.Kind = t.Kind
+	}
+	a.Why |= why
+	a.Since = max(a.Since, after)
+	c.setAsk(s, a)
+}
+
+func (c *Core) setAsk(s *step, a store.Ask) {
+	s.asked = append(s.asked, a.ID)
+	if old, ok := c.asks[a.ID]; ok && old == a {
+		return
+	}
+	c.asks[a.ID] = a
+	s.reask(a.ID)
+}
+
+func (c *Core) dropAsk(s *step, id string) {
+	if _, ok := c.asks[id]; ok {
+		delete(c.asks, id)
+		s.reask(id)
+	}
+}
+
+// reask notes that an entry of the queue is to be written.
+func (s *step) reask(id string) {
+	if s.reasked == nil {
+		s.reasked = map[string]bool{}
+	}
+	s.reasked[id] = true
+}
+
+// wantNeeded asks for what an entity's record shows to be missing, unless that
+// was given up.
+func (c *Core) wantNeeded(s *step, e *entity) {
+	r := &e.rec
+	if r.State == store.StateRemoved {
+		return
+	}
+	have := c.asks[r.ID].Why
+	for _, why := range [...]store.Reason{
+		store.ReasonConfirm, store.ReasonDetails, store.ReasonUnknown, store.ReasonNoIP, store.ReasonExit255, store.ReasonExit137,
+	} {
+		if have&why == 0 && r.GaveUp&why == 0 && c.needs(e, why) {
+			c.want(s, r.ID, why, s.at.Tick)
+		}
+	}
+}
+
+// needs reports whether a reason still holds.
+func (c *Core) needs(e *entity, why store.Reason) bool {
+	r := &e.rec
+	if r.Provisional && why != store.ReasonConfirm && why != store.ReasonRemoval {
+		return false
+	}
+	switch why {
+	case store.ReasonConfirm:
+		return r.Provisional
+	case store.ReasonDetails:
+		return c.needsDetails(r)
+	case store.ReasonRegress:
+		return e.lowered != 0
+	case store.ReasonRemoval:
+		return e.removalPending()
+	case store.ReasonUnknown:
+		return r.Reported != store.ReportedNone && rung(r.Kind, r.Reported) == store.StateNone
+	case store.ReasonNoIP:
+		return r.Kind == store.KindSandbox && r.State == store.StateUp && len(r.IPs) == 0 && !r.HostNetwork && r.Rest != ""
+	case store.ReasonExit255:
+		return c.runtime == "cri-o" && r.State == store.StateDown && r.Exit.Known() && r.Exit.Code == 255
+	case store.ReasonExit137:
+		return c.runtime == "containerd" && r.State == store.StateDown && r.Exit.Known() && r.Exit.Code == 137 && r.Exit.Reason != "OOMKilled"
+	case store.ReasonContradict:
+		return e.stopped && r.State < store.StateDown
+	default: // ReasonRequest
+		return false
+	}
+}
+
+// needsDetails reports whether the record lacks what only a status says.
+func (c *Core) needsDetails(r *store.Record) bool {
+	switch {
+	case r.Rest == "":
+		return true
+	case r.Kind == store.KindContainer:
+		return r.Started && r.StartedAt == 0 || exitUnknown(r)
+	default:
+		return false
+	}
+}
+
+// answered settles what an answered call can settle: only reasons older than
+// its sending. A list settles removals alone.
+func (c *Core) answered(s *step, id string, span timestamps.Span, inspect bool) {
+	a, ok := c.asks[id]
+	if !ok {
+		return
+	}
+	s.asked = append(s.asked, id)
+	if span.From <= a.Since {
+		return
+	}
+	if inspect {
+		a.Fails = 0
+	}
+	e := c.edit(s, id)
+	for i := range store.Reasons {
+		why := store.Reason(1 << i)
+		switch {
+		case a.Why&why == 0 || !inspect && why != store.ReasonRemoval:
+		case e == nil:
+			if _, reviving := c.revive[id]; !reviving {
+				a.Why &^= why
+			}
+		case !c.needs(e, why):
+			a.Why, a.Tries[i] = a.Why&^why, 0
+		default:
+			a.Tries[i] = saturate(a.Tries[i])
+			if most := tries[why]; most != 0 && a.Tries[i] >= most {
+				a.Why, a.Tries[i] = a.Why&^why, 0
+				e.rec.GaveUp |= why
+			}
+		}
+	}
+	if a.Why == 0 {
+		c.dropAsk(s, id)
+		return
+	}
+	c.setAsk(s, a)
+}
+
+// askFailed counts a call that failed. It never takes an entry from the queue.
+func (c *Core) askFailed(s *step, id string) {
+	if a, ok := c.asks[id]; ok {
+		a.Fails = saturate(a.Fails)
+		c.setAsk(s, a)
+	}
+}
+
+func saturate(n uint8) uint8 { return min(n, math.MaxUint8-1) + 1 }
+
+// emit stores the asks that changed and turns what is asked into actions, of
+// which there is at most one of a kind and id outstanding.
+func (c *Core) emit(s *step) {
+	for _, id := range sortedKeys(s.reasked) {
+		if a, ok := c.asks[id]; ok {
+			s.out.Changes.Asks = append(s.out.Changes.Asks, &a)
+		} else {
+			s.out.Changes.Answered = append(s.out.Changes.Answered, id)
+		}
+	}
+	done := map[string]bool{}
+	for _, id := range s.asked {
+		a, ok := c.asks[id]
+		if !ok || done[id] {
+			continue
+		}
+		done[id] = true
+		act := c.actionFor(s, a)
+		if _, waiting := c.out[act.Key()]; !waiting {
+			c.out[act.Key()] = struct{}{}
+			s.out.Actions = append(s.out.Actions, act)
+		}
+	}
+}
+
+// actionFor chooses the call that settles an ask: a look at the sandbox where
+// a removal is in question, since that settles the whole pod, else a status.
+func (c *Core) actionFor(s *step, a store.Ask) Action {
+	act := Action{Kind: ActStatus, Entity: a.Kind, ID: a.ID, PodKey: a.ID, Attempt: int(a.Fails)}
+	e := c.ents[a.ID]
+	if e == nil {
+		if t := c.tombs[a.ID]; t != nil {
+			act.NotBefore = c.lowerableAt(s, t)
+		}
+		return act
+	}
+	act.PodKey = e.rec.PodKey()
+	if a.Why&store.ReasonRemoval != 0 && e.removalPending() {
+		if e.absentStands() && e.absent.weak {
+			act.NotBefore = timestamps.AddClamped(e.absent.mono, c.limits.BasePeriod)
+		}
+		switch {
+		case e.bulk:
+			act.Kind, act.ID, act.PodKey = ActList, "", ""
+		case e.rec.Sandbox != "":
+			act.Kind, act.ID = ActLook, e.rec.Sandbox
+		}
+		return act
+	}
+	for i := range store.Reasons {
+		if why := store.Reason(1 << i); a.Why&why != 0 {
+			act.Attempt = max(act.Attempt, int(a.Tries[i]))
+			if why&(store.ReasonUnknown|store.ReasonNoIP|store.ReasonExit255|store.ReasonExit137) != 0 {
+				act.Attempt = max(act.Attempt, int(a.Tries[i])+1) // just answered: not again at once
+			}
+		}
+	}
+	if e.lowered != 0 {
+		act.NotBefore = c.lowerableAt(s, &e.rec)
+	}
+	return act
+}
