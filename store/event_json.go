@@ -19,16 +19,16 @@ type jsonEvent struct {
 	Container   *jsonContainer `json:"container,omitempty"`
 	ExitCode    *jsonExit      `json:"exit_code,omitempty"`
 	Reason      string         `json:"reason,omitempty"`
-	Change      Change         `json:"change,omitempty"`
-	Changed     []string       `json:"changed,omitempty"`
-	From        uint64         `json:"from,omitempty"`
-	To          uint64         `json:"to,omitempty"`
 	OccurredAt  *string        `json:"occurred_at"`
 	ObservedAt  string         `json:"observed_at"`
 	Source      string         `json:"source"`
 	Inferred    bool           `json:"inferred"`
 	Volatile    bool           `json:"volatile"`
 	BootID      string         `json:"boot_id"`
+	Change      Change         `json:"change,omitempty"`
+	Changed     []string       `json:"changed,omitempty"`
+	From        uint64         `json:"from,omitempty"`
+	To          uint64         `json:"to,omitempty"`
 }
 
 type jsonPod struct {
@@ -61,12 +61,14 @@ func (e jsonExit) MarshalJSON() ([]byte, error) {
 }
 
 // FormatTime returns a time in ns as RFC 3339 with nanoseconds in UTC, the
-// form of every time that plegd prints.
+// form of every time that plegd prints. Every int64 has one: they span the
+// years 1677 to 2262.
 func FormatTime(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 
 // MarshalJSON writes the event as one line of JSON. It is the only encoder of
-// events; every output uses it.
-func (e *Event) MarshalJSON() ([]byte, error) {
+// events; every output uses it. Bytes that aren't UTF-8 become U+FFFD; the
+// agent's running time is left out.
+func (e Event) MarshalJSON() ([]byte, error) {
 	j := jsonEvent{
 		Epoch: e.Position.Epoch.String(), Seq: e.Position.Seq, Type: e.Type, Incarnation: e.Incarnation,
 		SandboxID: e.SandboxID, Reason: e.Reason, Change: e.Change, Changed: e.Changed, From: e.From, To: e.To,
