@@ -1,6 +1,7 @@
 package simruntime
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -21,6 +22,10 @@ type Call struct {
 	Start  time.Time
 	End    time.Time // zero while it is in flight
 	Code   codes.Code
+
+	// Places of start and end in the order of all starts and ends, which virtual
+	// time can't tell apart.
+	startOrder, endOrder uint64
 }
 
 // CallStats counts the calls of one method, or of all.
@@ -38,6 +43,7 @@ type callLog struct {
 	mu       sync.Mutex
 	calls    []*Call
 	seq      uint64
+	order    uint64
 	byMethod map[string]*CallStats // "" is all but GetContainerEvents
 }
 
@@ -49,7 +55,8 @@ func (l *callLog) begin(method, id string) *Call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
-	c := &Call{Seq: l.seq, Method: method, ID: id, Start: time.Now()}
+	l.order++
+	c := &Call{Seq: l.seq, Method: method, ID: id, Start: time.Now(), startOrder: l.order}
 	if len(l.calls) >= l.keep {
 		l.calls = slices.Delete(l.calls, 0, len(l.calls)-l.keep/2)
 	}
@@ -65,7 +72,8 @@ func (l *callLog) begin(method, id string) *Call {
 func (l *callLog) end(c *Call, code codes.Code) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.End, c.Code = time.Now(), code
+	l.order++
+	c.End, c.Code, c.endOrder = time.Now(), code, l.order
 	for _, s := range l.counted(c.Method) {
 		s.InFlight--
 		s.ByCode[code]++
@@ -125,23 +133,17 @@ func (r *Runtime) Methods() []string {
 // it on a selection: those of one id, or between two moments.
 func MaxOverlap(calls []Call) int {
 	type edge struct {
-		at   time.Time
-		step int
+		order uint64
+		step  int
 	}
 	var edges []edge
 	for _, c := range calls {
-		edges = append(edges, edge{c.Start, 1})
-		if !c.End.IsZero() {
-			edges = append(edges, edge{c.End, -1})
+		edges = append(edges, edge{c.startOrder, 1})
+		if c.endOrder > 0 {
+			edges = append(edges, edge{c.endOrder, -1})
 		}
 	}
-	// An end at the very moment of a start comes first: they didn't overlap.
-	slices.SortFunc(edges, func(a, b edge) int {
-		if d := a.at.Compare(b.at); d != 0 {
-			return d
-		}
-		return a.step - b.step
-	})
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.order, b.order) })
 	now, most := 0, 0
 	for _, e := range edges {
 		now += e.step
