@@ -78,7 +78,7 @@ func runInNamespaces() (code int, err error) {
 		case <-done:
 		}
 	}()
-	return exitCode(cmd.Wait())
+	return processExit(cmd.Wait())
 }
 
 // again is this very command line in another stage.
@@ -90,7 +90,7 @@ func again(stage string) *exec.Cmd {
 	return cmd
 }
 
-func exitCode(err error) (int, error) {
+func processExit(err error) (int, error) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return max(exit.ExitCode(), 1), nil // -1 means killed

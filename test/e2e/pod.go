@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"testing"
@@ -38,6 +39,15 @@ type pod struct {
 // runPod makes and starts a sandbox. The name also gives the UID.
 func (c *containerd) runPod(t testing.TB, name string) *pod {
 	t.Helper()
+	p, err := c.tryRunPod(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// tryRunPod is runPod for goroutines, which may not end a test.
+func (c *containerd) tryRunPod(ctx context.Context, name string) (*pod, error) {
 	uid := "uid-" + name
 	p := &pod{rt: c, name: name, uid: uid, config: &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: namespace, Uid: uid},
@@ -52,23 +62,32 @@ func (c *containerd) runPod(t testing.TB, name string) *pod {
 			},
 		},
 	}}
-	r, err := c.cri.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: p.config})
+	r, err := c.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
-		t.Fatalf("run pod %s: %v", name, err)
+		return nil, fmt.Errorf("run pod %s: %w", name, err)
 	}
 	p.sandbox = r.GetPodSandboxId()
-	s, err := c.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.sandbox})
+	s, err := c.cri.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.sandbox})
 	if err != nil {
-		t.Fatalf("run pod %s: %v", name, err)
+		return nil, fmt.Errorf("run pod %s: %w", name, err)
 	}
 	p.ip = s.GetStatus().GetNetwork().GetIp()
-	return p
+	return p, nil
 }
 
 // run creates and starts a container that runs the workload with the arguments.
 func (p *pod) run(t testing.TB, name string, attempt uint32, args ...string) (id string) {
 	t.Helper()
-	created, err := p.rt.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{
+	id, err := p.tryRun(t.Context(), name, attempt, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// tryRun is run for goroutines, which may not end a test.
+func (p *pod) tryRun(ctx context.Context, name string, attempt uint32, args ...string) (id string, err error) {
+	created, err := p.rt.cri.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: p.sandbox,
 		Config: &runtimeapi.ContainerConfig{
 			Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
@@ -83,13 +102,13 @@ func (p *pod) run(t testing.TB, name string, attempt uint32, args ...string) (id
 		SandboxConfig: p.config,
 	})
 	if err != nil {
-		t.Fatalf("create container %s/%s: %v", p.name, name, err)
+		return "", fmt.Errorf("create container %s/%s: %w", p.name, name, err)
 	}
 	id = created.GetContainerId()
-	if _, err := p.rt.cri.StartContainer(t.Context(), &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
-		t.Fatalf("start container %s/%s: %v", p.name, name, err)
+	if _, err := p.rt.cri.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
+		return "", fmt.Errorf("start container %s/%s: %w", p.name, name, err)
 	}
-	return id
+	return id, nil
 }
 
 // stop stops the sandbox and with it every container.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // maxMessage is above the largest list that a test makes; the proxy must not be the limit.
@@ -34,7 +35,14 @@ type proxy struct {
 	mu     sync.Mutex
 	server *grpc.Server // nil while cut
 	done   chan struct{}
-	calls  map[string][]time.Time // by method, without the service
+	calls  []call
+}
+
+// call is one call that passed.
+type call struct {
+	method string // without the service
+	id     string // what a status call asks about
+	at     time.Time
 }
 
 // startProxy listens on a socket of its own in front of another.
@@ -49,7 +57,6 @@ func startProxy(t testing.TB, upstream string) *proxy {
 	p := &proxy{
 		socket: filepath.Join(workDir(t, "proxy"), "cri.sock"),
 		up:     up,
-		calls:  map[string][]time.Time{},
 	}
 	t.Cleanup(func() {
 		p.cut()
@@ -95,32 +102,49 @@ func (p *proxy) cut() {
 	}
 }
 
-// counts returns how often each method was called so far.
-func (p *proxy) counts() map[string]int {
+// mark is a point in the sequence of calls.
+func (p *proxy) mark() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := make(map[string]int, len(p.calls))
-	for method, times := range p.calls {
-		n[method] = len(times)
+	return len(p.calls)
+}
+
+// since returns the calls after a mark.
+func (p *proxy) since(mark int) []call {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.calls[mark:])
+}
+
+// count counts calls by method.
+func count(calls []call) map[string]int {
+	n := map[string]int{}
+	for _, c := range calls {
+		n[c.method]++
 	}
 	return n
 }
 
-// since returns what was called after an earlier counts, without the methods that were not.
-func (p *proxy) since(before map[string]int) map[string]int {
-	n := p.counts()
-	for method, count := range before {
-		n[method] -= count
+// asked counts the status calls about one container or sandbox.
+func asked(calls []call, id string) int {
+	n := 0
+	for _, c := range calls {
+		if c.id == id {
+			n++
+		}
 	}
-	maps.DeleteFunc(n, func(_ string, count int) bool { return count == 0 })
 	return n
 }
 
-// times returns when the method was called.
-func (p *proxy) times(method string) []time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]time.Time(nil), p.calls[method]...)
+// relists returns when the pods were listed, by the one call or the other.
+func relists(calls []call) []time.Time {
+	var at []time.Time
+	for _, c := range calls {
+		if c.method == "ListPodSandbox" || c.method == "StreamPodSandboxes" {
+			at = append(at, c.at)
+		}
+	}
+	return at
 }
 
 // forward serves any method by calling it upstream. Every call is forwarded as if both sides
@@ -130,9 +154,7 @@ func (p *proxy) forward(_ any, down grpc.ServerStream) error {
 	if !ok {
 		return status.Error(codes.Internal, "proxy: call without a method")
 	}
-	p.mu.Lock()
-	p.calls[path.Base(method)] = append(p.calls[path.Base(method)], time.Now())
-	p.mu.Unlock()
+	index := p.note(call{method: path.Base(method), at: time.Now()})
 
 	ctx := down.Context()
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
@@ -145,7 +167,11 @@ func (p *proxy) forward(_ any, down grpc.ServerStream) error {
 		return err
 	}
 	requests := make(chan error, 1)
-	go func() { requests <- pump(down.RecvMsg, up.SendMsg, up.CloseSend) }()
+	send := func(m any) error {
+		p.look(index, m)
+		return up.SendMsg(m)
+	}
+	go func() { requests <- pump(down.RecvMsg, send, up.CloseSend) }()
 
 	err = p.answer(up, down)
 	if err != nil {
@@ -156,6 +182,29 @@ func (p *proxy) forward(_ any, down grpc.ServerStream) error {
 		return err
 	default:
 		return nil // the runtime answered without reading on
+	}
+}
+
+// note keeps a call and returns its index.
+func (p *proxy) note(c call) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = append(p.calls, c)
+	return len(p.calls) - 1
+}
+
+// look reads from a status call's request what it asks about: in both requests that is field 1.
+func (p *proxy) look(index int, m any) {
+	raw, ok := m.(*rawMessage)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := &p.calls[index]
+	if !ok || c.method != "ContainerStatus" && c.method != "PodSandboxStatus" {
+		return
+	}
+	if num, typ, n := protowire.ConsumeTag(raw.data); n > 0 && num == 1 && typ == protowire.BytesType {
+		id, _ := protowire.ConsumeBytes(raw.data[n:])
+		c.id = string(id)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestProxyIsTransparent(t *testing.T) {
 			t.Errorf("Version: %d bytes, %v", len(v.GetRuntimeName()), err)
 		}
 	}
-	before := p.counts()
+	mark := p.mark()
 	_, err := client.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "x"})
 	if want := status.Error(codes.NotFound, `no container "x"`); status.Code(err) != codes.NotFound || err.Error() != want.Error() {
 		t.Errorf("ContainerStatus: %v, want %v", err, want)
@@ -107,11 +107,14 @@ func TestProxyIsTransparent(t *testing.T) {
 	}
 
 	want := map[string]int{"ContainerStatus": 1, "Status": 1, "GetContainerEvents": 1}
-	if diff := cmp.Diff(want, p.since(before)); diff != "" {
+	if diff := cmp.Diff(want, count(p.since(mark))); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
-	if n := p.counts()["Version"]; n != 2 {
+	if n := count(p.since(0))["Version"]; n != 2 {
 		t.Errorf("counted %d Version, want 2", n)
+	}
+	if n := asked(p.since(0), "x"); n != 1 {
+		t.Errorf("counted %d status calls about x, want 1", n)
 	}
 }
 
