@@ -22,7 +22,8 @@ type Meta struct {
 	Tick     timestamps.Tick  `cbor:"6,keyasint"`           // highest tick committed
 	Running  int64            `cbor:"7,keyasint"`           // the agent's running time over all its lives, ns
 	Horizon  Horizon          `cbor:"8,keyasint,omitzero"`
-	BootID   string           `cbor:"9,keyasint,omitempty"` // of the node at the last start
+	BootID   string           `cbor:"9,keyasint,omitempty"`  // of the node at the last start
+	Last     uint64           `cbor:"10,keyasint,omitempty"` // the highest number ever put into the journal of this epoch
 }
 
 // Horizon is the newest removal whose tombstone was evicted. An event or an

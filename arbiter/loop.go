@@ -1,0 +1,311 @@
+package arbiter
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
+)
+
+const (
+	// DefaultCommitRate is commits per second. A synced commit costs about a
+	// millisecond of an SSD; at 200 a second a busy node's disk has most of
+	// its time left, and a burst still waits no more than 5 ms.
+	DefaultCommitRate = 200
+	// commitBurst commits go out at once after a quiet time.
+	commitBurst = 20
+	// DefaultQueue is how many events may wait for the loop, DefaultQueueBytes
+	// how large they may be together. A full queue costs one relist.
+	DefaultQueue      = 8192
+	DefaultQueueBytes = 64 << 20
+	// heartbeat: the loop turns at least this often, so that silence of its
+	// own can be told from idleness (Health.Progress).
+	heartbeat = 5 * time.Second
+	// maxUnwritten: while the store fails, no more than this many events are
+	// held for it; then the loop takes nothing more until it works again.
+	maxUnwritten = 50_000
+)
+
+// Config of a Loop.
+type Config struct {
+	Store      store.Store      // required; the loop owns Load and Commit
+	Clock      timestamps.Clock // required
+	Log        *slog.Logger     // nil: discards
+	Observer   Observer         // nil: none
+	Limits     Limits           // of the core; zero fields mean DefaultLimits
+	CommitRate float64          // commits per second; 0: DefaultCommitRate
+	Queue      int              // events that may wait; 0: DefaultQueue
+	QueueBytes int64            // bytes of events that may wait; 0: DefaultQueueBytes
+	BootID     string           // boot id of the node, put into events; "" unknown
+	Runtime    store.RuntimeID  // what the state is to describe; Name is learnt from Version
+}
+
+func (c Config) defaulted() Config {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Observer == nil {
+		c.Observer = nobody{}
+	}
+	if c.CommitRate == 0 {
+		c.CommitRate = DefaultCommitRate
+	}
+	if c.Queue == 0 {
+		c.Queue = DefaultQueue
+	}
+	if c.QueueBytes == 0 {
+		c.QueueBytes = DefaultQueueBytes
+	}
+	return c
+}
+
+// Observer is told what the loop does, for metrics. Its methods are called by
+// the loop's goroutine and must not block.
+type Observer interface {
+	// Stepped is called after each step.
+	Stepped(in Input, out *Output)
+	// Committed is called after each try to commit.
+	Committed(took time.Duration, events int, err error)
+	// Published is called for each event when readers can see it. latency is
+	// from when it occurred by the runtime, 0 when that is unknown.
+	Published(ev *store.Event, latency time.Duration)
+}
+
+type nobody struct{}
+
+func (nobody) Stepped(Input, *Output)                {}
+func (nobody) Committed(time.Duration, int, error)   {}
+func (nobody) Published(*store.Event, time.Duration) {}
+
+// Hooks is where the loop sends what the core asks for. Each is called by the
+// loop's goroutine and must not block; nil ones are left out.
+type Hooks struct {
+	Do       func([]Action) // questions to the runtime
+	Relisted func(Relist)   // the verdict on a full list
+	Shrink   func()         // back to the base period
+}
+
+// Loop drives one Core: it takes all that waits, steps, commits and publishes.
+// Make it with NewLoop, give it to the sources as their Sink, and call Run
+// once. All methods but Run may be called by any goroutine at any time.
+type Loop struct {
+	cfg     Config
+	core    *Core
+	counter *timestamps.Counter
+	calls   *Calls
+	inbox   inbox
+	view    *view
+	feed    *feed
+	limiter *rate.Limiter
+	hooks   Hooks
+
+	// Owned by Run.
+	base    store.Meta // as loaded
+	runtime store.RuntimeID
+	alloc   timestamps.Allocator
+	last    uint64 // the highest number given to an event, all parts before it being written or stuck
+	pending pending
+	stuck   []part // parts numbered and not yet written, in order
+	retry   retry
+	wakeAt  int64 // monotonic ns
+	started int64 // monotonic ns when the loop was made
+
+	progress atomic.Int64 // monotonic ns of the last turn
+	health   healthState
+}
+
+// NewLoop loads the state from the store. The error wraps what the store says.
+func NewLoop(cfg Config) (*Loop, error) {
+	cfg = cfg.defaulted()
+	snap, err := cfg.Store.Load()
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	if snap.Dropped > 0 {
+		cfg.Log.Warn("damaged entries of the state were left out", "entries", snap.Dropped)
+	}
+	l := &Loop{
+		cfg: cfg, core: NewCore(cfg.Limits, cfg.BootID), counter: timestamps.NewCounter(highestTick(snap)),
+		base: snap.Meta, runtime: snap.Meta.Runtime, started: int64(cfg.Clock.Mono()),
+		limiter: rate.NewLimiter(rate.Limit(cfg.CommitRate), commitBurst),
+	}
+	l.runtime.Endpoint, l.runtime.Node = cfg.Runtime.Endpoint, cfg.Runtime.Node
+	l.calls = NewCalls(cfg.Clock, l.counter)
+	l.inbox.init(cfg.Queue, cfg.QueueBytes, l.endCalls)
+	l.core.Restore(snap)
+	if l.base.Epoch.IsZero() {
+		l.base.Epoch = newEpoch()
+	}
+	l.feed = newFeed(cfg.Store, l.base.Epoch, l.base.Last)
+	l.view = newView(snap, l.feed.position())
+	l.progress.Store(l.started)
+	return l, nil
+}
+
+// highestTick returns the highest tick that any part of the state names. The
+// meta entry alone would do, but a damaged one is left out by Load.
+func highestTick(s *store.Snapshot) timestamps.Tick {
+	t := max(s.Meta.Tick, s.Meta.Horizon.Tick)
+	for _, r := range s.Records {
+		t = max(t, r.Known, r.FirstSeen)
+	}
+	for _, r := range s.Tombstones {
+		t = max(t, r.Known, r.Removed)
+	}
+	for _, a := range s.Asks {
+		t = max(t, a.Since)
+	}
+	return t
+}
+
+// Calls returns the tracker by which sources stamp their calls.
+func (l *Loop) Calls() *Calls { return l.calls }
+
+// Counter returns the source of ticks.
+func (l *Loop) Counter() *timestamps.Counter { return l.counter }
+
+// Submit implements Sink.
+func (l *Loop) Submit(in Input) { l.inbox.put(in) }
+
+// SubmitEvent implements Sink.
+func (l *Loop) SubmitEvent(ev *EventSeen) bool { return l.inbox.putEvent(ev) }
+
+// Queued returns how many events wait for the loop.
+func (l *Loop) Queued() int { return l.inbox.queued() }
+
+// ErrRuntime is returned by Run when the runtime turns out to be another one
+// than the state describes.
+var ErrRuntime = store.ErrForeign
+
+// Run drives the core until ctx ends, then writes what is pending and gives
+// unused numbers back. It returns nil after a clean stop. It fails at once if
+// the store can't take the first reservation, and later only if the runtime is
+// another than the one the state describes; a store that fails later is
+// retried for ever.
+func (l *Loop) Run(ctx context.Context, hooks Hooks) error {
+	l.hooks = hooks
+	if err := l.start(); err != nil {
+		return err
+	}
+	l.apply(nil, l.core.Resume(l.now()))
+	for ctx.Err() == nil {
+		if err := l.turn(); err != nil {
+			return err
+		}
+		l.wait(ctx)
+	}
+	return l.stop()
+}
+
+// turn takes all that waits, steps, and commits if it is time to.
+func (l *Loop) turn() error {
+	l.progress.Store(int64(l.cfg.Clock.Mono()))
+	if len(l.pending.events) < maxUnwritten {
+		for _, in := range l.inbox.take() {
+			if err := l.step(in); err != nil {
+				return err
+			}
+		}
+		if now := l.now(); l.wakeAt != 0 && now.Stamp.Mono >= l.wakeAt {
+			l.wakeAt = 0
+			in := &TimePassed{At: now.Stamp}
+			l.apply(in, l.core.Step(now, in))
+		}
+	}
+	l.write()
+	return nil
+}
+
+func (l *Loop) step(in Input) error {
+	if rt, ok := in.(*RuntimeSeen); ok {
+		if err := l.checkRuntime(rt); err != nil {
+			return err
+		}
+	}
+	out := l.core.Step(l.now(), in)
+	l.health.seen(in)
+	switch in := in.(type) { // applied: the calls are over
+	case *ListSeen:
+		l.endCalls(in)
+	case *StatusSeen:
+		l.calls.End(in.Call.Sent.Tick)
+	}
+	l.apply(in, out)
+	return nil
+}
+
+func (l *Loop) endCalls(in *ListSeen) {
+	l.calls.End(in.SandboxCall.Sent.Tick)
+	l.calls.End(in.ContainerCall.Sent.Tick)
+}
+
+// checkRuntime compares the runtime's name with the one the state describes.
+func (l *Loop) checkRuntime(rt *RuntimeSeen) error {
+	if l.runtime.Name != "" && l.runtime.Name != rt.Name {
+		return fmt.Errorf("runtime at %s calls itself %q, but the state describes %q: %w; use another state directory",
+			l.runtime.Endpoint, rt.Name, l.runtime.Name, ErrRuntime)
+	}
+	if l.runtime.Name == "" {
+		l.runtime.Name = rt.Name
+		l.pending.meta = true
+	}
+	return nil
+}
+
+// apply hands on what a step decided.
+func (l *Loop) apply(in Input, out Output) {
+	l.pending.add(&out)
+	if out.Wake != 0 && (l.wakeAt == 0 || out.Wake < l.wakeAt) {
+		l.wakeAt = out.Wake
+	}
+	if out.Step != 0 {
+		l.cfg.Log.Warn("wall clock stepped; times of the runtime count as old until the next full list", "step", time.Duration(out.Step))
+	}
+	l.cfg.Observer.Stepped(in, &out)
+	if len(out.Actions) > 0 && l.hooks.Do != nil {
+		l.hooks.Do(out.Actions)
+	}
+	if out.Relist != nil && l.hooks.Relisted != nil {
+		l.hooks.Relisted(*out.Relist)
+	}
+	if out.Shrink && l.hooks.Shrink != nil {
+		l.hooks.Shrink()
+	}
+}
+
+// now is the moment of a step.
+func (l *Loop) now() Now {
+	stamp := l.cfg.Clock.Stamp(l.counter, timestamps.FromUnknown)
+	return Now{Stamp: stamp, Running: l.running(stamp.Mono), OldestCall: l.calls.Oldest()}
+}
+
+// running is the agent's running time over all its lives, ns.
+func (l *Loop) running(mono int64) int64 { return l.base.Running + mono - l.started }
+
+// wait sleeps until there is something to do.
+func (l *Loop) wait(ctx context.Context) {
+	until := int64(l.cfg.Clock.Mono()) + int64(heartbeat)
+	if l.wakeAt != 0 {
+		until = min(until, l.wakeAt)
+	}
+	if at := l.writeAt(); at != 0 {
+		until = min(until, at)
+	}
+	d := time.Duration(until) - l.cfg.Clock.Mono()
+	if d <= 0 {
+		return
+	}
+	timer := l.cfg.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-l.inbox.wake:
+	}
+}

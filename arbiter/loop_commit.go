@@ -1,0 +1,241 @@
+package arbiter
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// retry spaces the tries of a failing store.
+type retry struct {
+	backoff *backoff.ExponentialBackOff
+	at      int64 // monotonic ns of the next try, 0 when nothing is stuck
+}
+
+const (
+	retryFirst = 100 * time.Millisecond // a busy disk is over that soon
+	retryMost  = 10 * time.Second       // a full one is noticed to be free again within that
+	// stopTries: a clean stop has 3 s in all, so a failing store gets one try.
+	stopTries = 1
+)
+
+// newEpoch returns a random epoch, which no earlier one equals but by a chance
+// of 2^-64.
+func newEpoch() (e timestamps.Epoch) {
+	for e.IsZero() {
+		// crypto/rand.Read never fails; it ends the process instead.
+		_, _ = rand.Read(e[:])
+	}
+	return e
+}
+
+// start reserves the first block of numbers and, after anything but a clean
+// stop, journals which numbers it skips (rule D2).
+func (l *Loop) start() error {
+	next, skipFrom := uint64(1), uint64(0)
+	switch {
+	case l.base.Next != 0:
+		next = l.base.Next
+	case l.base.Reserved != 0:
+		next = l.base.Reserved + 1
+		skipFrom = l.base.Last + 1
+	}
+	l.alloc, l.last = timestamps.NewAllocator(next, next-1), l.base.Last
+	if err := l.reserve(1); err != nil {
+		return fmt.Errorf("state: first write: %w", err)
+	}
+	if skipFrom != 0 && skipFrom < next {
+		now := l.now()
+		l.pending.add(&Output{Changes: store.Batch{Events: []store.Event{{
+			Type: store.SequenceSkipped, From: skipFrom, To: next - 1,
+			ObservedAt: now.Stamp.Wall, BootID: l.cfg.BootID, Running: now.Running,
+		}}}})
+	}
+	return nil
+}
+
+// meta is the meta entry as of now. Numbers up to reserved may be in use.
+func (l *Loop) meta(reserved uint64) store.Meta {
+	return store.Meta{
+		Schema: store.Schema, Runtime: l.runtime, Epoch: l.base.Epoch, Reserved: reserved,
+		Tick: l.counter.Last(), Running: l.running(int64(l.cfg.Clock.Mono())), Horizon: l.core.Horizon(),
+		BootID: l.cfg.BootID, Last: l.last,
+	}
+}
+
+// errNumbers: 2^53 numbers of one epoch are used up, which at the default
+// commit rate and full parts takes over a thousand years.
+var errNumbers = errors.New("no position numbers left in this epoch")
+
+// reserve makes a block durable in a transaction of its own.
+func (l *Loop) reserve(n int) error {
+	limit, ok := l.alloc.Reservation(n)
+	if !ok {
+		return errNumbers
+	}
+	began := l.cfg.Clock.Mono()
+	err := l.cfg.Store.Commit(&store.Batch{Meta: l.meta(limit)})
+	l.cfg.Observer.Committed(l.cfg.Clock.Mono()-began, 0, err)
+	if err != nil {
+		return err
+	}
+	l.alloc.Extend(limit)
+	return nil
+}
+
+// writeAt returns when the next write is due, monotonic ns, 0 for none.
+func (l *Loop) writeAt() int64 {
+	switch {
+	case l.retry.at != 0:
+		return l.retry.at
+	case l.pending.changes():
+		// Spaced under load, at once when idle (rule D1).
+		now := int64(l.cfg.Clock.Mono())
+		at := time.Unix(0, now)
+		r := l.limiter.ReserveN(at, 1)
+		delay := r.DelayFrom(at)
+		r.CancelAt(at)
+		return now + int64(delay)
+	default:
+		return 0
+	}
+}
+
+// write commits and publishes what is pending, if it is time to.
+func (l *Loop) write() {
+	now := int64(l.cfg.Clock.Mono())
+	if len(l.stuck) > 0 {
+		if now < l.retry.at {
+			return
+		}
+		l.writeParts()
+		return
+	}
+	if !l.pending.changes() {
+		if !l.pending.effects.empty() {
+			l.publish(&part{effects: l.pending.effects})
+			l.pending.effects = effects{}
+		}
+		return
+	}
+	if !l.limiter.AllowN(time.Unix(0, now), 1) {
+		return
+	}
+	l.stuck = l.pending.split()
+	l.writeParts()
+}
+
+// writeParts commits the parts in order until one fails. A failed one keeps
+// its numbers and is tried again unchanged, since whether it was written is
+// not known (rule D3).
+func (l *Loop) writeParts() {
+	for len(l.stuck) > 0 {
+		p := &l.stuck[0]
+		if err := l.commit(p); err != nil {
+			if l.retry.backoff == nil {
+				l.retry.backoff = backoff.NewExponentialBackOff(backoff.WithInitialInterval(retryFirst),
+					backoff.WithMaxInterval(retryMost), backoff.WithMaxElapsedTime(0))
+				l.cfg.Log.Error("state can't be written; held in memory and retried", "error", err)
+			}
+			l.health.storeFailed(err, l.cfg.Clock.Wall())
+			l.retry.at = int64(l.cfg.Clock.Mono() + l.retry.backoff.NextBackOff())
+			return
+		}
+		l.publish(p)
+		l.stuck[0] = part{}
+		l.stuck = l.stuck[1:]
+	}
+	if l.retry.backoff != nil {
+		l.cfg.Log.Info("state is written again")
+	}
+	l.stuck, l.retry = nil, retry{}
+	l.health.storeWorks()
+}
+
+// commit numbers a part, once, and writes it.
+func (l *Loop) commit(p *part) error {
+	if !p.numbered {
+		if uint64(len(p.batch.Events)) > l.alloc.Left() {
+			if err := l.reserve(len(p.batch.Events)); err != nil {
+				return err
+			}
+		}
+		first, err := l.alloc.Take(len(p.batch.Events))
+		if err != nil {
+			return err
+		}
+		for i := range p.batch.Events {
+			p.batch.Events[i].Position = timestamps.Position{Epoch: l.base.Epoch, Seq: first + uint64(i)}
+		}
+		// Half a block ahead the next is reserved in the same transaction, so
+		// that reserving costs no sync of its own.
+		reserved := l.alloc.Limit()
+		if l.alloc.Left() < timestamps.Block/2 {
+			if more, ok := l.alloc.Reservation(timestamps.Block); ok {
+				reserved = more
+			}
+		}
+		if n := len(p.batch.Events); n > 0 {
+			l.last = p.batch.Events[n-1].Position.Seq
+		}
+		p.batch.Meta = l.meta(reserved)
+		p.numbered = true
+	}
+	began := l.cfg.Clock.Mono()
+	err := l.cfg.Store.Commit(&p.batch)
+	l.cfg.Observer.Committed(l.cfg.Clock.Mono()-began, len(p.batch.Events), err)
+	if err != nil {
+		return err
+	}
+	l.alloc.Extend(p.batch.Meta.Reserved)
+	return nil
+}
+
+// publish shows readers what is durable.
+func (l *Loop) publish(p *part) {
+	l.view.apply(p, l.feed.append(p.batch.Events))
+	now := l.cfg.Clock.Wall().UnixNano()
+	for i := range p.batch.Events {
+		ev := &p.batch.Events[i]
+		var latency time.Duration
+		if ev.OccurredAt > 0 && ev.Change == "" {
+			latency = time.Duration(max(1, now-ev.OccurredAt))
+		}
+		l.cfg.Observer.Published(ev, latency)
+	}
+}
+
+// stop takes what still waits, writes it and gives the unused numbers back.
+func (l *Loop) stop() error {
+	for _, in := range l.inbox.take() {
+		if err := l.step(in); err != nil {
+			return err
+		}
+	}
+	l.retry.at = 0
+	for range stopTries {
+		if len(l.stuck) == 0 && l.pending.changes() {
+			l.stuck = l.pending.split()
+		}
+		if len(l.stuck) > 0 {
+			l.writeParts()
+		}
+	}
+	l.feed.close()
+	l.view.close()
+	if len(l.stuck) > 0 || l.pending.changes() {
+		return fmt.Errorf("state could not be written before the end, the next start finds the rest out again: %w", l.health.storeError())
+	}
+	meta := l.meta(l.alloc.Next() - 1)
+	meta.Next = l.alloc.Next()
+	if err := l.cfg.Store.Commit(&store.Batch{Meta: meta}); err != nil {
+		return fmt.Errorf("state: last write: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package arbiter
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/plegd/plegd/store"
+)
+
+// pending gathers what steps decided until it is committed. Of several changes
+// to one entity the last is kept; events are all kept, in order.
+type pending struct {
+	records map[string]*store.Record // put
+	gone    map[string]store.Kind    // delete
+	tombs   map[string]*store.Record // put; nil: delete
+	asks    map[string]*store.Ask    // put; nil: delete
+	events  []store.Event
+	meta    bool // the meta entry alone changed
+	effects effects
+}
+
+// effects is what readers are told once the changes before it are durable.
+type effects struct {
+	fresh     []Fresh
+	confirmed []store.Key
+	faults    []Fault
+}
+
+func (e *effects) empty() bool { return len(e.fresh)+len(e.confirmed)+len(e.faults) == 0 }
+
+func (p *pending) add(out *Output) {
+	ch := &out.Changes
+	if p.records == nil {
+		p.records, p.gone = map[string]*store.Record{}, map[string]store.Kind{}
+		p.tombs, p.asks = map[string]*store.Record{}, map[string]*store.Ask{}
+	}
+	for _, r := range ch.Records {
+		p.records[r.ID] = r
+		delete(p.gone, r.ID)
+	}
+	for _, k := range ch.Gone {
+		delete(p.records, k.ID)
+		p.gone[k.ID] = k.Kind
+	}
+	for _, id := range ch.Forgotten {
+		p.tombs[id] = nil
+	}
+	for _, t := range ch.Tombstones {
+		p.tombs[t.ID] = t
+	}
+	for _, a := range ch.Asks {
+		p.asks[a.ID] = a
+	}
+	for _, id := range ch.Answered {
+		p.asks[id] = nil
+	}
+	p.events = append(p.events, ch.Events...)
+	p.effects.fresh = append(p.effects.fresh, out.Fresh...)
+	p.effects.confirmed = append(p.effects.confirmed, out.Confirmed...)
+	p.effects.faults = append(p.effects.faults, out.Faults...)
+}
+
+// changes reports whether there is anything to write.
+func (p *pending) changes() bool {
+	return p.meta || len(p.records)+len(p.gone)+len(p.tombs)+len(p.asks)+len(p.events) > 0
+}
+
+// part is one transaction's worth of pending changes. Its events get their
+// numbers when it is first written and keep them however often that is tried.
+type part struct {
+	batch    store.Batch
+	numbered bool
+	effects  effects
+}
+
+// partSize is how many events or records go into one transaction: enough to
+// spread the cost of a sync, few enough that a first relist of thousands of
+// containers does not hold everything up for seconds.
+const partSize = 1000
+
+// split turns all that is pending into parts. All of one entity, its events,
+// record and tombstone, is in one part, so that a crash between two parts
+// leaves each entity told and recorded or neither (rule D1).
+func (p *pending) split() []part {
+	last := map[string]int{} // entity → index of its last event
+	for i := range p.events {
+		last[entityOf(&p.events[i])] = i
+	}
+	var parts []part
+	for begin := 0; begin < len(p.events); {
+		end, reach := begin, begin
+		for ; end < len(p.events) && (end-begin < partSize || end <= reach); end++ {
+			reach = max(reach, last[entityOf(&p.events[end])])
+		}
+		parts = append(parts, p.part(p.events[begin:end]))
+		begin = end
+	}
+	// What has no event of its own follows, in order of id.
+	rest := slices.Sorted(maps.Keys(p.ids()))
+	if len(rest) == 0 && len(parts) == 0 {
+		parts = append(parts, part{})
+	}
+	for chunk := range slices.Chunk(rest, partSize) {
+		var pt part
+		for _, id := range chunk {
+			p.move(&pt.batch, id)
+		}
+		parts = append(parts, pt)
+	}
+	parts[len(parts)-1].effects = p.effects
+	*p = pending{}
+	return parts
+}
+
+func (p *pending) part(events []store.Event) part {
+	pt := part{batch: store.Batch{Events: events}}
+	ids := map[string]struct{}{}
+	for i := range events {
+		ids[entityOf(&events[i])] = struct{}{}
+	}
+	for _, id := range slices.Sorted(maps.Keys(ids)) {
+		p.move(&pt.batch, id)
+	}
+	return pt
+}
+
+// move takes all that is pending for one entity into a batch.
+func (p *pending) move(b *store.Batch, id string) {
+	if r, ok := p.records[id]; ok {
+		b.Records = append(b.Records, r)
+		delete(p.records, id)
+	}
+	if k, ok := p.gone[id]; ok {
+		b.Gone = append(b.Gone, store.Key{Kind: k, ID: id})
+		delete(p.gone, id)
+	}
+	if t, ok := p.tombs[id]; ok {
+		if t != nil {
+			b.Tombstones = append(b.Tombstones, t)
+		} else {
+			b.Forgotten = append(b.Forgotten, id)
+		}
+		delete(p.tombs, id)
+	}
+	if a, ok := p.asks[id]; ok {
+		if a != nil {
+			b.Asks = append(b.Asks, a)
+		} else {
+			b.Answered = append(b.Answered, id)
+		}
+		delete(p.asks, id)
+	}
+}
+
+func (p *pending) ids() map[string]struct{} {
+	ids := map[string]struct{}{}
+	for id := range p.records {
+		ids[id] = struct{}{}
+	}
+	for id := range p.gone {
+		ids[id] = struct{}{}
+	}
+	for id := range p.tombs {
+		ids[id] = struct{}{}
+	}
+	for id := range p.asks {
+		ids[id] = struct{}{}
+	}
+	return ids
+}
+
+// entityOf returns the id of the entity an event is about.
+func entityOf(ev *store.Event) string {
+	if ev.Container.ID != "" {
+		return ev.Container.ID
+	}
+	return ev.SandboxID
+}
