@@ -28,7 +28,10 @@ type agent struct {
 	http string // host:port of /metrics and the rest
 	api  *http.Client
 	errs *os.File
-	gone chan struct{} // closed when cmd has ended and all its output is read
+
+	exited  chan struct{} // closed when cmd has ended
+	gone    chan struct{} // closed when also all its output is read
+	release func()        // lets a blocked stdout flow; may be called again
 
 	mu     sync.Mutex
 	events []event
@@ -40,13 +43,14 @@ type agentConfig struct {
 	endpoint string   // the socket of the runtime, or of a proxy before it
 	dir      string   // state and socket; a second agent with the same folder goes on where the first ended
 	flags    []string // more flags
+	blocked  bool     // nobody reads stdout until release
 }
 
 // startAgent starts plegd, and kills it when the test ends.
 func startAgent(t testing.TB, c agentConfig) *agent {
 	t.Helper()
 	needBinary(t)
-	a := &agent{dir: c.dir, http: freePort(t), gone: make(chan struct{})}
+	a := &agent{dir: c.dir, http: freePort(t), exited: make(chan struct{}), gone: make(chan struct{})}
 	socket := filepath.Join(c.dir, "plegd.sock")
 	a.api = &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true, // the next agent serves on the same path
@@ -69,20 +73,36 @@ func startAgent(t testing.TB, c agentConfig) *agent {
 	}
 	a.cmd = exec.Command(binary(), args...)
 	a.cmd.Stderr = a.errs
-	stdout, err := a.cmd.StdoutPipe()
+	// A pipe of our own: the one of exec would keep Wait from returning while nobody reads.
+	stdout, w, err := os.Pipe()
 	if err != nil {
 		t.Fatalf("start plegd: %v", err)
 	}
-	if err := a.cmd.Start(); err != nil {
+	a.cmd.Stdout = w
+	err = a.cmd.Start()
+	_ = w.Close() // the child has its own
+	if err != nil {
 		t.Fatalf("start plegd: %v", err)
 	}
+	flow := make(chan struct{})
+	a.release = sync.OnceFunc(func() { close(flow) })
+	if !c.blocked {
+		a.release()
+	}
+	go func() {
+		_ = a.cmd.Wait() // its code is in cmd.ProcessState
+		close(a.exited)
+	}()
 	go func() {
 		defer close(a.gone)
+		<-flow
 		a.read(stdout)
-		_ = a.cmd.Wait() // its code is in cmd.ProcessState
+		_ = stdout.Close()
+		<-a.exited
 	}()
 	t.Cleanup(func() {
 		_ = a.cmd.Process.Kill()
+		a.release()
 		<-a.gone
 		_ = a.errs.Close()
 		if t.Failed() {
@@ -216,7 +236,9 @@ func (a *agent) signal(t testing.TB, sig syscall.Signal, timeout time.Duration) 
 		t.Fatalf("end plegd: %v", err)
 	}
 	select {
-	case <-a.gone:
+	case <-a.exited:
+		a.release()
+		<-a.gone
 		return a.cmd.ProcessState.ExitCode()
 	case <-time.After(timeout):
 		t.Fatalf("plegd still runs %v after %v", timeout, sig)

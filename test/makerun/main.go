@@ -128,11 +128,15 @@ func (r runner) simulate(ctx context.Context, socket string) (end func(), err er
 		cancel()
 		return nil, fmt.Errorf("simulated runtime: %w", err)
 	}
-	gone := make(chan error, 1)
-	go func() { gone <- cmd.Wait() }()
+	var ended error
+	gone := make(chan struct{})
+	go func() {
+		ended = cmd.Wait()
+		close(gone)
+	}()
 	end = func() {
 		cancel()
-		_ = <-gone // it was told to end
+		<-gone
 	}
 	for deadline := time.Now().Add(simulatorStart); ; time.Sleep(50 * time.Millisecond) {
 		_, err := probe(ctx, socket)
@@ -140,9 +144,9 @@ func (r runner) simulate(ctx context.Context, socket string) (end func(), err er
 			return end, nil
 		}
 		select {
-		case err := <-gone:
+		case <-gone:
 			cancel()
-			return nil, fmt.Errorf("simulated runtime ended at its start: %w", err)
+			return nil, fmt.Errorf("simulated runtime ended at its start: %w", ended)
 		default:
 		}
 		if time.Now().After(deadline) {

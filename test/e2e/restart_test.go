@@ -1,0 +1,191 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestAgentRestart stops or kills the agent, lets pods end, go and come meanwhile, and expects the
+// next agent to tell it all, once.
+func TestAgentRestart(t *testing.T) {
+	for _, f := range both {
+		for _, end := range []struct {
+			name  string
+			agent func(*watched, *testing.T)
+			clean bool
+		}{
+			{"SIGTERM", func(w *watched, t *testing.T) { w.terminate(t) }, true},
+			{"SIGKILL", func(w *watched, t *testing.T) { w.kill(t) }, false},
+		} {
+			t.Run(f.name+"/"+end.name, func(t *testing.T) {
+				w := watch(t, f)
+				steady := w.rt.runPod(t, "steady")
+				runs := steady.run(t, "runs", 0, "pause")
+				ended := steady.run(t, "ended", 0, "exit", "4")
+				other := w.rt.runPod(t, "other")
+				exits := other.run(t, "exits", 0, "exit", "9", "4s")
+				doomed := w.rt.runPod(t, "doomed")
+				goes := doomed.run(t, "goes", 0, "pause")
+				w.awaitTrace(t, settle, ended, "Created Started Died")
+				for _, id := range []string{runs, exits, goes} {
+					w.awaitTrace(t, settle, id, "Created Started")
+				}
+
+				end.agent(w, t)
+				first := w.all()
+				doomed.stop(t)
+				doomed.remove(t)
+				late := w.rt.runPod(t, "late")
+				comes := late.run(t, "comes", 0, "exit", "5")
+				truthExits, truthComes := w.rt.exited(t, exits), w.rt.exited(t, comes)
+
+				mark := w.proxy.mark()
+				w.restart(t)
+				w.awaitTrace(t, settle, exits, "Died")
+				w.awaitTrace(t, settle, goes, "Died Removed")
+				w.awaitTrace(t, settle, doomed.sandbox, "NotReady Removed")
+				w.awaitTrace(t, settle, comes, "Created Started Died")
+				w.awaitTrace(t, settle, late.sandbox, "Created Ready")
+				time.Sleep(2 * time.Second) // for what should not come
+				second := w.all()
+
+				for id, want := range map[string]string{"9": exits, "5": comes} {
+					if died, _ := find(second, "ContainerDied", want); died.ExitCode.String() != id {
+						t.Errorf("%v: want %s", died, id)
+					}
+				}
+				died, _ := find(second, "ContainerDied", exits)
+				checkTime(t, died, truthExits.GetFinishedAt())
+				died, _ = find(second, "ContainerDied", comes)
+				checkTime(t, died, truthComes.GetFinishedAt())
+				checkGone(t, second, goes, f)
+				for _, id := range []string{runs, ended, steady.sandbox, other.sandbox} {
+					if got := trace(second, id); got != "" {
+						t.Errorf("nothing happened to %s, but plegd told %q", id, got)
+					}
+					if n := asked(w.proxy.since(mark), id); n != 0 {
+						t.Errorf("nothing happened to %s, but plegd asked for its status %d times", id, n)
+					}
+				}
+				if skipped := second[0].Type == "SequenceSkipped"; skipped == end.clean {
+					t.Errorf("first event after the restart is %v", second[0])
+				}
+				checkOrder(t, append(slices.Clone(first), second...))
+				checkReplay(t, w, append(first, second...))
+			})
+		}
+	}
+}
+
+// checkGone checks the end of a container that was removed while no agent ran. A runtime with a
+// stream keeps its events for the next subscriber, so the code is known there.
+func checkGone(t *testing.T, events []event, id string, f flavour) {
+	t.Helper()
+	died, _ := find(events, "ContainerDied", id)
+	want, inferred := "null", true
+	if f.name == containerd2.name {
+		want, inferred = "0", false
+	}
+	if died.ExitCode.String() != want || died.Inferred != inferred {
+		t.Errorf("%v: want %s, inferred %v", died, want, inferred)
+	}
+}
+
+// checkReplay restarts the agent once more, to replay everything after the first event of all runs,
+// and expects the same entries again.
+func checkReplay(t *testing.T, w *watched, told []event) {
+	t.Helper()
+	w.terminate(t)
+	w.restart(t, "--since", told[0].position())
+	want := told[1:]
+	got := w.await(t, settle, "replay", func(events []event) error {
+		if len(events) < len(want) {
+			return fmt.Errorf("%d events of %d", len(events), len(want))
+		}
+		return nil
+	})
+	checkOrder(t, append([]event{told[0]}, got...))
+	for i, e := range want {
+		if g := got[i]; g.position() != e.position() || g.String() != e.String() {
+			t.Errorf("replayed %v, was told as %v", g, e)
+		}
+	}
+}
+
+// What did not change costs two lists after a restart, and no status call at all.
+func TestRestartOfUnchangedNode(t *testing.T) {
+	w := watch(t, containerd2)
+	var ids []string
+	for i := range 5 {
+		ids = append(ids, w.rt.runPod(t, fmt.Sprintf("unchanged-%d", i)).run(t, "main", 0, "pause"))
+	}
+	for _, id := range ids {
+		w.awaitTrace(t, settle, id, "Created Started")
+	}
+	w.kill(t)
+	mark := w.proxy.mark()
+	w.restart(t)
+	time.Sleep(3 * time.Second)
+	for _, method := range []string{"ContainerStatus", "PodSandboxStatus"} {
+		if n := count(w.proxy.since(mark))[method]; n != 0 {
+			t.Errorf("%d calls of %s, want none", n, method)
+		}
+	}
+	for _, e := range w.all() {
+		if e.Type != "SequenceSkipped" {
+			t.Errorf("told %v of an unchanged node", e)
+		}
+	}
+}
+
+// The runtime dies under the agent. Pods live on, one of their containers ends; a failed call is no
+// witness of a removal.
+func TestRuntimeRestart(t *testing.T) {
+	for _, f := range both {
+		t.Run(f.name, func(t *testing.T) {
+			w := watch(t, f)
+			p := w.rt.runPod(t, "survivor")
+			runs := p.run(t, "runs", 0, "pause")
+			exits := p.run(t, "exits", 0, "exit", "6", "4s")
+			w.awaitTrace(t, settle, runs, "Created Started")
+			w.awaitTrace(t, settle, exits, "Created Started")
+
+			w.rt.kill(t)
+			w.await(t, settle, "plegd says that the runtime is gone", func([]event) error {
+				code, body, err := w.get("/readyz?verbose")
+				if err == nil && code == http.StatusOK {
+					err = fmt.Errorf("readyz is %d\n%s", code, body)
+				}
+				return err
+			})
+			if code, _, err := w.get("/livez"); err != nil || code != http.StatusOK {
+				t.Errorf("livez without a runtime: %d, %v", code, err)
+			}
+			time.Sleep(4 * time.Second) // the container ends
+			if got := trace(w.all(), exits) + trace(w.all(), p.sandbox); got != "Created StartedCreated Ready" {
+				t.Errorf("without a runtime plegd told %q", got)
+			}
+
+			w.rt.start(t)
+			w.awaitReady(t)
+			truth := w.rt.exited(t, exits)
+			events := w.awaitTrace(t, settle, exits, "Created Started Died")
+			died, _ := find(events, "ContainerDied", exits)
+			checkTime(t, died, truth.GetFinishedAt())
+			if died.ExitCode.String() != "6" {
+				t.Errorf("%v: want 6", died)
+			}
+
+			// The new connection is as good as the old one.
+			after := p.run(t, "after", 0, "exit", "8")
+			w.awaitTrace(t, settle, after, "Created Started Died")
+			if got := trace(w.all(), runs); got != "Created Started" {
+				t.Errorf("the container that ran on has the life %q", got)
+			}
+			checkOrder(t, w.all())
+		})
+	}
+}
