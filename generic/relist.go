@@ -1,0 +1,213 @@
+package generic
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// listLoop makes the full lists, one at a time.
+func (r *Relister) listLoop(ctx context.Context) {
+	jitter := r.cfg.Random()
+	first, ended := true, time.Duration(0)
+	for ctx.Err() == nil {
+		now := r.cfg.Clock.Mono()
+		due, any := r.listDue(first, ended, jitter)
+		if any && due <= now {
+			r.fullList(ctx)
+			first, ended, jitter = false, r.cfg.Clock.Mono(), r.cfg.Random()
+			continue
+		}
+		r.wait(ctx, r.listWake, due, any)
+	}
+}
+
+// listDue returns when the next full list is to be sent. A note in listWake
+// makes the loop ask again, so that a period that shrank counts at once, from
+// the end of the last list.
+func (r *Relister) listDue(first bool, ended time.Duration, jitter float64) (due time.Duration, any bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.cfg.NoPeriod {
+		any = true
+		if !first {
+			due = ended + jittered(r.period.current, r.period.base, jitter)
+		}
+	}
+	for _, w := range r.wanted {
+		at := w.ready
+		if !first {
+			at = max(at, ended+listGap)
+		}
+		if !any || at < due {
+			due, any = at, true
+		}
+	}
+	return due, any
+}
+
+// wait returns when there is a note, the time has come, or ctx has ended.
+func (r *Relister) wait(ctx context.Context, note <-chan struct{}, due time.Duration, any bool) {
+	var fire <-chan time.Time
+	if any {
+		t := r.cfg.Clock.NewTimer(max(due-r.cfg.Clock.Mono(), 0))
+		defer t.Stop()
+		fire = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-note:
+	case <-fire:
+	}
+}
+
+// fullList makes one full list and answers all that waited for it.
+func (r *Relister) fullList(ctx context.Context) {
+	answers := r.takeWanted()
+	l, err := r.list(ctx, nil, nil)
+	if ctx.Err() != nil {
+		r.drop(l) // that it failed says nothing of the runtime
+		return
+	}
+	if cri.TooLarge(err) {
+		err = fmt.Errorf("list answer is too large: %w", err)
+	}
+	r.noteList(l, err)
+	r.submitList(arbiter.Scope{}, l, err)
+	for _, w := range answers {
+		if w.done != nil {
+			w.done <- err
+		}
+	}
+}
+
+// takeWanted takes the questions that a list sent now answers.
+func (r *Relister) takeWanted() (taken []*wantedList) {
+	now := r.cfg.Clock.Mono()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var rest []*wantedList
+	for _, w := range r.wanted {
+		if w.ready <= now {
+			taken = append(taken, w)
+		} else {
+			rest = append(rest, w)
+		}
+	}
+	r.wanted = rest
+	return taken
+}
+
+// noteList keeps the status, tells the observer and logs where trouble starts
+// and ends.
+func (r *Relister) noteList(l listing, err error) {
+	r.mu.Lock()
+	s := &r.status
+	interval := time.Duration(0)
+	if s.Started.Tick != 0 {
+		interval = time.Duration(l.first().Since(s.Started))
+	}
+	s.Started, s.Ended = l.first(), l.ended
+	s.Malformed += uint64(l.dropped) //nolint:gosec // a count
+	failures, since := s.Failures, s.FailingSince
+	if err != nil {
+		if s.Failures++; s.Failures == 1 {
+			s.FailingSince = l.ended
+		}
+		s.Err = err.Error()
+		r.period.shrink() // doubt: it is asked again at the base period
+	} else {
+		s.Succeeded, s.Failures, s.Err, s.FailingSince = l.ended, 0, "", timestamps.Stamp{}
+		r.recover = r.recover || failures > 0
+	}
+	r.mu.Unlock()
+
+	switch {
+	case err != nil && failures == 0:
+		r.cfg.Logger.Warn("relist fails", "error", err)
+	case err == nil && failures > 0:
+		r.cfg.Logger.Info("relist works again", "failed_for", time.Duration(l.ended.Since(since)), "failures", failures)
+		wake(r.inspectWake)
+	}
+	if r.cfg.Observer != nil {
+		r.cfg.Observer.Relisted(time.Duration(l.ended.Since(l.first())), interval, err)
+	}
+}
+
+// listing is the outcome of the two calls of a list.
+type listing struct {
+	sandboxes, containers      []arbiter.Item
+	sandboxCall, containerCall arbiter.Call
+	ended                      timestamps.Stamp
+	dropped                    int
+}
+
+func (l listing) first() timestamps.Stamp { return l.sandboxCall.Sent }
+func (l listing) empty() bool             { return len(l.sandboxes) == 0 && len(l.containers) == 0 }
+
+// list makes the two calls of a list, sandboxes first. Each has the deadline
+// of a call.
+func (r *Relister) list(ctx context.Context, sf *runtimeapi.PodSandboxFilter, cf *runtimeapi.ContainerFilter) (l listing, err error) {
+	l.sandboxCall.Sent = r.cfg.Calls.Begin(timestamps.FromRelist)
+	sandboxes, err := bounded(ctx, r, func(ctx context.Context) ([]*runtimeapi.PodSandbox, error) {
+		return r.cfg.Runtime.ListPodSandbox(ctx, sf)
+	})
+	l.sandboxCall.Answered = r.cfg.Calls.Answered(timestamps.FromRelist)
+	l.ended = l.sandboxCall.Answered
+	if err != nil {
+		return l, err
+	}
+	l.containerCall.Sent = r.cfg.Calls.Begin(timestamps.FromRelist)
+	containers, err := bounded(ctx, r, func(ctx context.Context) ([]*runtimeapi.Container, error) {
+		return r.cfg.Runtime.ListContainers(ctx, cf)
+	})
+	l.containerCall.Answered = r.cfg.Calls.Answered(timestamps.FromRelist)
+	l.ended = l.containerCall.Answered
+	if err != nil {
+		return l, err
+	}
+	var noSandbox, noContainer int
+	l.sandboxes, noSandbox = cri.Sandboxes(sandboxes)
+	l.containers, noContainer = cri.Containers(containers)
+	l.dropped = noSandbox + noContainer
+	return l, nil
+}
+
+// submitList hands over what came of a list.
+func (r *Relister) submitList(scope arbiter.Scope, l listing, err error) {
+	if err != nil {
+		r.drop(l)
+		r.cfg.Sink.Submit(&arbiter.ListFailed{Scope: scope, At: l.ended, Err: err.Error(), Unreachable: cri.Unreachable(err)})
+		return
+	}
+	r.cfg.Sink.Submit(&arbiter.ListSeen{
+		Scope:     scope,
+		Sandboxes: l.sandboxes, SandboxCall: l.sandboxCall,
+		Containers: l.containers, ContainerCall: l.containerCall,
+	})
+}
+
+// drop ends the calls of a list that no submission carries.
+func (r *Relister) drop(l listing) {
+	r.end(l.sandboxCall)
+	r.end(l.containerCall)
+}
+
+func (r *Relister) end(c arbiter.Call) {
+	if c.Sent.Tick != 0 {
+		r.cfg.Calls.End(c.Sent.Tick)
+	}
+}
+
+// bounded makes a call with the deadline of a call.
+func bounded[T any](ctx context.Context, r *Relister, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.RPCTimeout)
+	defer cancel()
+	return call(ctx)
+}

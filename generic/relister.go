@@ -1,0 +1,206 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/timestamps"
+)
+
+var (
+	// ErrStopped is returned by [Relister.Relist] once Run has returned.
+	ErrStopped = errors.New("relister has stopped")
+	// ErrRan is returned by a second [Relister.Run].
+	ErrRan = errors.New("relister was run before")
+)
+
+// Relister asks the runtime: everything once per period, and whatever the
+// arbiter's core wants to know. Make one with [New]; Run does the work. All
+// methods are safe for concurrent use and, but for Run and Relist, never block.
+type Relister struct {
+	cfg     Config
+	ran     atomic.Bool
+	stopped chan struct{} // closed when Run returns
+
+	listWake    chan struct{} // capacity 1: the list loop has to look again
+	inspectWake chan struct{} // capacity 1: the inspection loop has to look again
+
+	mu       sync.Mutex
+	period   period
+	wanted   []*wantedList
+	inbox    []arbiter.Action
+	finished []finishedTask
+	recover  bool // a full list worked again
+	status   Status
+}
+
+// wantedList is a full list that somebody asked for.
+type wantedList struct {
+	ready time.Duration // not to be sent before
+	done  chan error    // capacity 1; nil for an action, which is answered by a submission
+}
+
+type finishedTask struct {
+	task     *task
+	timedOut bool
+}
+
+// Status says how the relists are doing. Stamps are zero for what never
+// happened.
+type Status struct {
+	Started      timestamps.Stamp // the last full list was sent
+	Ended        timestamps.Stamp // the last full list was answered or failed
+	Succeeded    timestamps.Stamp // the last complete full list was answered
+	FailingSince timestamps.Stamp // the first of the failures in a row that goes on; zero while lists work
+	Failures     int              // full lists failed in a row
+	Err          string           // why the last full list failed, "" when it didn't
+	Malformed    uint64           // list items without a usable id, since the start
+	Period       PeriodStatus     // the period in force
+	Periodic     bool             // false in a mode without periodic relists
+
+	Waiting    int // inspections that wait for their time or a slot
+	Inspecting int // inspections in flight
+	Hanging    int // of those, known to take longer than a second
+}
+
+// New returns a Relister. Errors are about the configuration.
+func New(cfg Config) (*Relister, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Relister{
+		cfg:         cfg,
+		stopped:     make(chan struct{}),
+		listWake:    make(chan struct{}, 1),
+		inspectWake: make(chan struct{}, 1),
+		period:      newPeriod(cfg.Base, cfg.Max),
+		status:      Status{Periodic: !cfg.NoPeriod},
+	}, nil
+}
+
+// Run relists and inspects until ctx ends, waits for the calls in flight, which
+// end with it, and returns nil. It may be called once.
+func (r *Relister) Run(ctx context.Context) error {
+	if r.ran.Swap(true) {
+		return ErrRan
+	}
+	defer close(r.stopped)
+	var g errgroup.Group
+	g.Go(func() error { r.listLoop(ctx); return nil })
+	g.Go(func() error { r.inspectLoop(ctx); return nil })
+	return g.Wait()
+}
+
+// Do takes the core's questions. Each is answered by exactly one submission:
+// StatusSeen for ActStatus, ListSeen or ListFailed for the others, with
+// Scope.Sandbox set for ActLook, Scope.PodUID for ActPod (a pod key without a
+// UID too) and none for ActList. A list answers every ActList that was due when
+// it was sent. Only the end of Run leaves questions unanswered.
+func (r *Relister) Do(actions []arbiter.Action) {
+	if len(actions) == 0 {
+		return
+	}
+	now := r.cfg.Clock.Mono()
+	lists, inspections := false, false
+	r.mu.Lock()
+	for _, a := range actions {
+		ready := r.readyLocked(a, now)
+		if a.Kind == arbiter.ActList {
+			r.wanted = append(r.wanted, &wantedList{ready: ready})
+			lists = true
+		} else {
+			a.NotBefore = int64(ready)
+			r.inbox = append(r.inbox, a)
+			inspections = true
+		}
+	}
+	r.mu.Unlock()
+	if lists {
+		wake(r.listWake)
+	}
+	if inspections {
+		wake(r.inspectWake)
+	}
+}
+
+// readyLocked is when an action may be sent.
+func (r *Relister) readyLocked(a arbiter.Action, now time.Duration) time.Duration {
+	ready := max(now, time.Duration(a.NotBefore))
+	if a.Attempt > 0 {
+		ready += delay(a.Attempt, r.cfg.Random())
+	}
+	return ready
+}
+
+// Relist asks for a full list that is sent after the call, and waits until it
+// was submitted. It returns the list's error, ctx's, or [ErrStopped].
+func (r *Relister) Relist(ctx context.Context) error {
+	w := &wantedList{ready: r.cfg.Clock.Mono(), done: make(chan error, 1)}
+	r.mu.Lock()
+	r.wanted = append(r.wanted, w)
+	r.mu.Unlock()
+	wake(r.listWake)
+	select {
+	case err := <-w.done:
+		return err
+	case <-r.stopped:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// UpdatePeriods replaces the base period and the longest one. Errors are about
+// the values, and then nothing changes.
+func (r *Relister) UpdatePeriods(base, longest time.Duration) error {
+	if err := checkPeriods(base, longest); err != nil {
+		return err
+	}
+	r.changePeriod(func(p *period) { p.update(base, longest) })
+	return nil
+}
+
+// StreamChanged says whether the event stream is up. Either way the period goes
+// back to its base.
+func (r *Relister) StreamChanged(up bool) { r.changePeriod(func(p *period) { p.stream(up) }) }
+
+// Judged hands over the core's verdict on a completed full list.
+func (r *Relister) Judged(v arbiter.Relist) { r.changePeriod(func(p *period) { p.judged(v) }) }
+
+// Shrink brings the period back to its base at once.
+func (r *Relister) Shrink() { r.changePeriod((*period).shrink) }
+
+// changePeriod changes the period and lets the list loop act on it now.
+func (r *Relister) changePeriod(change func(*period)) {
+	r.mu.Lock()
+	before := r.period
+	change(&r.period)
+	changed := r.period != before
+	r.mu.Unlock()
+	if changed {
+		wake(r.listWake)
+	}
+}
+
+// Status returns how the relists are doing.
+func (r *Relister) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.status
+	s.Period = r.period.status()
+	return s
+}
+
+// wake leaves a note in a channel of capacity 1.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
