@@ -1,0 +1,149 @@
+package evented
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// Watcher keeps the event stream open. Make one with [New]; Run does the work.
+// All methods are safe for concurrent use and, but for Run, never block.
+type Watcher struct {
+	cfg     Config
+	ran     atomic.Bool
+	reprobe chan struct{} // capacity 1: somebody is there again
+	trouble trouble       // Run's own
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Status is what is known of the stream. Counts are since the start. Stamps are
+// zero for what never happened.
+type Status struct {
+	State     arbiter.StreamState
+	Since     timestamps.Stamp // when State last changed
+	Err       string           // why it is not up, "" while it is
+	LastErr   string           // why it was last not up
+	Opened    uint64           // streams that came up; all but the first are reconnections
+	Tries     uint64           // streams that were tried
+	Events    uint64           // messages received, those thrown away included
+	Lost      uint64           // events thrown away because the arbiter was behind
+	Malformed uint64           // messages that could not be decoded, or had parts without a usable id
+	LastEvent timestamps.Stamp // when the last message was received
+}
+
+// New returns a Watcher. Errors are about the configuration.
+func New(cfg Config) (*Watcher, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Watcher{cfg: cfg, reprobe: make(chan struct{}, 1), trouble: trouble{log: cfg.Logger}}, nil
+}
+
+// Reprobe says that a new connection to the runtime was made, so that a stream
+// that ended or was unsupported is worth trying now.
+func (w *Watcher) Reprobe() {
+	select {
+	case w.reprobe <- struct{}{}:
+	default:
+	}
+}
+
+// Status returns what is known of the stream.
+func (w *Watcher) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// Run keeps the stream open until ctx ends and then returns nil. The only error
+// wraps [ErrUnsupported] and needs [Config.Required]. It may be called once.
+func (w *Watcher) Run(ctx context.Context) error {
+	if w.ran.Swap(true) {
+		return ErrRan
+	}
+	delays := w.cfg.newBackoff()
+	for ctx.Err() == nil {
+		end := w.try(ctx)
+		if ctx.Err() != nil {
+			break // it ended because Run does
+		}
+		w.change(end.state, end.err.Error())
+		w.trouble.starts(end.state, end.err, w.cfg.Clock.Mono())
+		if end.state == arbiter.StreamUnsupported && w.cfg.Required {
+			return fmt.Errorf("%w: %w", ErrUnsupported, end.err)
+		}
+		w.pause(ctx, w.delay(end, delays))
+	}
+	return nil
+}
+
+// delay is how long to wait after a stream that ended so.
+func (w *Watcher) delay(end ending, delays *backoff.ExponentialBackOff) time.Duration {
+	if end.progress {
+		delays.Reset()
+	}
+	if end.state == arbiter.StreamUnsupported {
+		delays.Reset()
+		return w.cfg.jittered(w.cfg.ProbeInterval)
+	}
+	return w.cfg.jittered(delays.NextBackOff())
+}
+
+// pause waits for d, or until Reprobe says that it is worth trying now, but
+// never less than the least delay. A Reprobe from before the pause counts for
+// nothing: opening the stream that has just ended may itself have made the
+// connection.
+func (w *Watcher) pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-w.reprobe:
+	default:
+	}
+	least := min(d, w.cfg.BackoffMin)
+	if !w.sleep(ctx, least, nil) {
+		return
+	}
+	w.sleep(ctx, d-least, w.reprobe)
+}
+
+// sleep waits for d or a note. It reports false when ctx has ended.
+func (w *Watcher) sleep(ctx context.Context, d time.Duration, note <-chan struct{}) bool {
+	t := w.cfg.Clock.NewTimer(max(d, 0))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-note:
+	case <-t.C:
+	}
+	return true
+}
+
+// change submits a change of the stream's state. Of what stays the same the
+// arbiter hears nothing.
+func (w *Watcher) change(state arbiter.StreamState, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Err = why
+	if why != "" {
+		w.status.LastErr = why
+	}
+	if w.status.State == state {
+		return
+	}
+	at := w.cfg.Calls.Answered(timestamps.FromStream)
+	w.status.State, w.status.Since = state, at
+	if state == arbiter.StreamUp {
+		w.status.Opened++
+	}
+	// Under the lock, so that no event can overtake its stream (invariant 2).
+	w.cfg.Sink.Submit(&arbiter.StreamChanged{At: at, State: state, Err: why})
+}
