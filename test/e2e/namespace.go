@@ -30,6 +30,9 @@ const (
 
 	stageInit  = "init"
 	stageTests = "tests"
+
+	// cniState is where CNI keeps results, whatever its configuration says.
+	cniState = "/var/lib/cni"
 )
 
 // cgroupParent holds the control groups of all test pods; the number keeps two runs apart.
@@ -53,6 +56,11 @@ func runInNamespaces() (code int, err error) {
 		}
 		err = errors.Join(err, os.RemoveAll(work))
 	}()
+
+	// Only a folder can be mounted on; one that wasn't there is taken away again.
+	if err := os.Mkdir(cniState, 0o700); err == nil {
+		defer os.Remove(cniState)
+	}
 
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
@@ -133,6 +141,7 @@ func isolate() error {
 		{"proc", "/proc", "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
 		// Shims keep their sockets, and CNI its network namespaces, at fixed places in /run.
 		{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV},
+		{"tmpfs", cniState, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV},
 	}
 	for _, m := range mounts {
 		if err := unix.Mount(m.source, m.target, m.fstype, m.flags, ""); err != nil {
