@@ -2,6 +2,7 @@ package simruntime
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -45,10 +46,11 @@ type callLog struct {
 	seq      uint64
 	order    uint64
 	byMethod map[string]*CallStats // "" is all but GetContainerEvents
+	changed  chan struct{}         // closed and replaced at every start and end
 }
 
 func newCallLog(keep int) *callLog {
-	return &callLog{keep: keep, byMethod: map[string]*CallStats{}}
+	return &callLog{keep: keep, byMethod: map[string]*CallStats{}, changed: make(chan struct{})}
 }
 
 func (l *callLog) begin(method, id string) *Call {
@@ -66,6 +68,7 @@ func (l *callLog) begin(method, id string) *Call {
 		s.InFlight++
 		s.MaxInFlight = max(s.MaxInFlight, s.InFlight)
 	}
+	l.notify()
 	return c
 }
 
@@ -78,6 +81,12 @@ func (l *callLog) end(c *Call, code codes.Code) {
 		s.InFlight--
 		s.ByCode[code]++
 	}
+	l.notify()
+}
+
+func (l *callLog) notify() {
+	close(l.changed)
+	l.changed = make(chan struct{})
 }
 
 func (l *callLog) counted(method string) []*CallStats {
@@ -110,15 +119,36 @@ func (r *Runtime) Calls() []Call {
 // CallStats returns the counts of one method; "" is all methods together but
 // GetContainerEvents, which would be in flight for ever.
 func (r *Runtime) CallStats(method string) CallStats {
-	r.calls.mu.Lock()
-	defer r.calls.mu.Unlock()
-	s := r.calls.byMethod[method]
+	st, _ := r.calls.snapshot(method)
+	return st
+}
+
+// WaitCalls waits until the counts of a method, or of all as in CallStats, meet
+// a condition.
+func (r *Runtime) WaitCalls(ctx context.Context, method string, met func(CallStats) bool) error {
+	for {
+		st, changed := r.calls.snapshot(method)
+		if met(st) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (l *callLog) snapshot(method string) (CallStats, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.byMethod[method]
 	if s == nil {
-		return CallStats{ByCode: map[codes.Code]int{}}
+		return CallStats{ByCode: map[codes.Code]int{}}, l.changed
 	}
 	out := *s
 	out.ByCode = maps.Clone(s.ByCode)
-	return out
+	return out, l.changed
 }
 
 // Methods returns the methods that were ever called, sorted.

@@ -42,7 +42,7 @@ func (r *Runtime) CreateContainer(sandboxID string, spec ContainerSpec) (string,
 }
 
 func (r *Runtime) createContainer(sandboxID string, cfg *runtimeapi.ContainerConfig, stopCode int32) (id string, err error) {
-	err = r.changeUp(func() error {
+	err = r.changeUp(true, func() error {
 		sb, err := r.sandboxes.find("sandbox", sandboxID)
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func (r *Runtime) createContainer(sandboxID string, cfg *runtimeapi.ContainerCon
 // and neither STARTED nor STOPPED is sent: containerd sets that status on its
 // error path, after the last place that makes an event.
 func (r *Runtime) StartContainer(id string) error {
-	return r.changeUp(func() error {
+	return r.changeUp(true, func() error {
 		c, err := r.containers.find("container", id)
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func (r *Runtime) StartContainer(id string) error {
 // containerd. It may be called while the runtime is down: the status is then
 // right once it is up again, but no event ever tells of the exit.
 func (r *Runtime) ExitContainer(id string, code int32, reason string) error {
-	return r.change(func() error {
+	return r.change(false, func() error {
 		c, err := r.containers.find("container", id)
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func (r *Runtime) endContainer(c *container, code int32, reason string) {
 // StopContainer stops a container, with grace (its spec's StopCode) or by force
 // (137). Stopping what doesn't run or doesn't exist is no error.
 func (r *Runtime) StopContainer(id string, force bool) error {
-	return r.changeUp(func() error {
+	return r.changeUp(false, func() error {
 		c, err := r.containers.find("container", id)
 		if errors.Is(err, ErrNotFound) {
 			return nil
@@ -193,7 +193,7 @@ func (r *Runtime) stopContainer(c *container, force bool) {
 // runs. Its DELETED event no longer lists it. Removing what doesn't exist is no
 // error.
 func (r *Runtime) RemoveContainer(id string) error {
-	return r.changeUp(func() error {
+	return r.changeUp(true, func() error {
 		c, err := r.containers.find("container", id)
 		if errors.Is(err, ErrNotFound) {
 			return nil

@@ -38,7 +38,7 @@ func (r *Runtime) emit(typ runtimeapi.ContainerEventType, id, sandboxID string) 
 // of nothing, old times. No rule is applied to it. While the runtime is down it
 // is dropped.
 func (r *Runtime) InjectEvent(ev *Event) {
-	_ = r.change(func() error {
+	_ = r.change(true, func() error {
 		if r.up {
 			r.ticket = r.hub.publish(ev)
 		}

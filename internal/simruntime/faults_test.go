@@ -275,7 +275,7 @@ func TestStaleAnswer(t *testing.T) {
 
 func TestDoAndEditOfLists(t *testing.T) {
 	inBubble(t, sim.Config{}, func(t *testing.T, rt *sim.Runtime, c runtimeapi.RuntimeServiceClient, _ func() *reader) {
-		sandbox, app := pod(t, rt, "u1")
+		sandbox, _ := pod(t, rt, "u1")
 		// The pod is removed between the two calls of a relist.
 		h := simtest.Rule(t, rt, sim.Rule{Method: "ListContainers", Times: 1, Do: func(sim.Op) { _ = rt.RemovePodSandbox(sandbox) }})
 		if n := len(must(c.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})).Items); n != 1 {
@@ -288,7 +288,7 @@ func TestDoAndEditOfLists(t *testing.T) {
 			t.Errorf("acted %d times", h.Acted())
 		}
 
-		_, app = pod(t, rt, "u2")
+		_, app := pod(t, rt, "u2")
 		simtest.Rule(t, rt, sim.Rule{Method: "ListContainers", Edit: func(m proto.Message) {
 			m.(*runtimeapi.ListContainersResponse).Containers[0].State = runtimeapi.ContainerState_CONTAINER_UNKNOWN
 		}})
@@ -304,10 +304,10 @@ func TestStreamEndings(t *testing.T) {
 	inBubble(t, sim.Config{}, func(t *testing.T, rt *sim.Runtime, c runtimeapi.RuntimeServiceClient, sub func() *reader) {
 		one, two := sub(), sub()
 		rt.EndStreams(codes.OK)
-		if err := one.end(); err != io.EOF {
+		if err := one.end(); !errors.Is(err, io.EOF) {
 			t.Errorf("ended with %v, want EOF", err)
 		}
-		if err := two.end(); err != io.EOF {
+		if err := two.end(); !errors.Is(err, io.EOF) {
 			t.Errorf("ended with %v, want EOF", err)
 		}
 		three := sub()
@@ -335,7 +335,7 @@ func TestStreamEndings(t *testing.T) {
 			tc.rule.Method = sim.MethodGetContainerEvents
 			h := simtest.Rule(t, rt, tc.rule)
 			err := sub().end2(t)
-			if tc.eof && err != io.EOF {
+			if tc.eof && !errors.Is(err, io.EOF) {
 				t.Errorf("%s: %v", name, err)
 			} else if !tc.eof {
 				wantCode(t, err, tc.want)

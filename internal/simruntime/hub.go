@@ -20,7 +20,7 @@ type hub struct {
 	waiting []waitingEvent // while there is no subscriber
 	pending []*Event       // with stall: not yet given to the subscribers
 	sent    uint64         // events ever published
-	taken   uint64         // events ever taken from pending, ahead of sent after a reset
+	taken   uint64         // events ever taken from pending
 	stats   EventStats
 	changed chan struct{} // closed and replaced when any of the above changed
 }

@@ -11,7 +11,7 @@ import (
 // states outside the enum, times from another age, a reason that comes late
 // (containerd#12714), a resize. Its id must stay. Works while down.
 func (r *Runtime) EditContainer(id string, edit func(*runtimeapi.ContainerStatus)) error {
-	return r.change(func() error {
+	return r.change(false, func() error {
 		c, err := r.containers.find("container", id)
 		if err != nil {
 			return err
@@ -34,7 +34,7 @@ func (r *Runtime) SetContainerState(id string, state runtimeapi.ContainerState) 
 
 // EditSandbox changes a sandbox's status to anything, without an event.
 func (r *Runtime) EditSandbox(id string, edit func(*runtimeapi.PodSandboxStatus)) error {
-	return r.change(func() error {
+	return r.change(false, func() error {
 		sb, err := r.sandboxes.find("sandbox", id)
 		if err != nil {
 			return err
@@ -58,7 +58,7 @@ func (r *Runtime) SetSandboxState(id string, state runtimeapi.PodSandboxState) e
 // PutSandbox adds a sandbox with exactly this status, or replaces the one of
 // its id, without an event.
 func (r *Runtime) PutSandbox(status *runtimeapi.PodSandboxStatus) {
-	_ = r.change(func() error {
+	_ = r.change(false, func() error {
 		sb, ok := r.sandboxes.byID[status.GetId()]
 		if ok {
 			sb.value.status = proto.CloneOf(status)
@@ -75,7 +75,7 @@ func (r *Runtime) PutSandbox(status *runtimeapi.PodSandboxStatus) {
 // PutContainer adds a container with exactly this status to a sandbox that need
 // not exist, or replaces the one of its id, without an event.
 func (r *Runtime) PutContainer(sandboxID string, status *runtimeapi.ContainerStatus) {
-	_ = r.change(func() error {
+	_ = r.change(false, func() error {
 		c := &container{sandboxID: sandboxID, stopCode: CodeTerminated}
 		if old, ok := r.containers.byID[status.GetId()]; ok {
 			c.name, c.failStart, c.stopCode = old.value.name, old.value.failStart, old.value.stopCode
@@ -91,7 +91,7 @@ func (r *Runtime) PutContainer(sandboxID string, status *runtimeapi.ContainerSta
 
 // DropContainer makes a container vanish without an event. Works while down.
 func (r *Runtime) DropContainer(id string) error {
-	return r.change(func() error {
+	return r.change(false, func() error {
 		c, err := r.containers.find("container", id)
 		if err != nil {
 			return err
@@ -105,7 +105,7 @@ func (r *Runtime) DropContainer(id string) error {
 // DropSandbox makes a sandbox vanish without an event and leaves its containers
 // where they are, as orphans. Works while down.
 func (r *Runtime) DropSandbox(id string) error {
-	return r.change(func() error {
+	return r.change(false, func() error {
 		sb, err := r.sandboxes.find("sandbox", id)
 		if err != nil {
 			return err

@@ -35,9 +35,7 @@ func restartCase(t *testing.T, rt *sim.Runtime, conn *grpc.ClientConn, atRest fu
 		_, err := c.Status(context.Background(), &runtimeapi.StatusRequest{})
 		hung <- err
 	}()
-	for rt.CallStats("Status").InFlight == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	check(t, rt.WaitCalls(t.Context(), "Status", func(s sim.CallStats) bool { return s.InFlight == 1 }))
 
 	rt.Down()
 	rt.Down()

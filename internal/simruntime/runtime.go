@@ -75,20 +75,25 @@ func New(cfg Config) (*Runtime, error) {
 	return r, nil
 }
 
-// change runs one change of the model. With StallProducers it then waits, as
-// containerd's operations do, until the event queue has taken its events.
-func (r *Runtime) change(f func() error) error {
+// change runs one change of the model. If the change sends events itself, as
+// containerd's create, start and remove do, it waits with StallProducers until
+// the event queue has taken them. Exits are told of by monitors of their own,
+// so what makes a container exit never waits.
+func (r *Runtime) change(sends bool, f func() error) error {
 	r.mu.Lock()
+	before := r.ticket
 	err := f()
 	ticket := r.ticket
 	r.mu.Unlock()
-	r.hub.admit(ticket)
+	if sends && ticket != before {
+		r.hub.admit(ticket)
+	}
 	return err
 }
 
 // changeUp is change for what only a running runtime can do.
-func (r *Runtime) changeUp(f func() error) error {
-	return r.change(func() error {
+func (r *Runtime) changeUp(sends bool, f func() error) error {
+	return r.change(sends, func() error {
 		if !r.up {
 			return ErrDown
 		}

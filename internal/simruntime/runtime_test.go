@@ -378,7 +378,7 @@ func TestStreamingLists(t *testing.T) {
 	sandboxes := must(c.StreamPodSandboxes(t.Context(), &runtimeapi.StreamPodSandboxesRequest{}))
 	for {
 		batch, err := sandboxes.Recv()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		check(t, err)
@@ -401,6 +401,27 @@ func TestStreamingLists(t *testing.T) {
 	must(sandboxes.Recv())
 	_, err := sandboxes.Recv()
 	wantCode(t, err, codes.Internal)
+}
+
+// TestListTooLargeForOneMessage is what a node with too many dead containers
+// looks like (kubernetes#63858), and what streaming lists are for.
+func TestListTooLargeForOneMessage(t *testing.T) {
+	rt, path := simtest.Start(t, sim.Config{})
+	c := runtimeapi.NewRuntimeServiceClient(simtest.Dial(t, path))
+	sandbox := must(rt.RunPodSandbox(podSpec))
+	padding := map[string]string{"padding": string(make([]byte, 1<<20))}
+	for i := range 17 {
+		must(rt.CreateContainer(sandbox, sim.ContainerSpec{Name: "app", Attempt: uint32(i), Annotations: padding}))
+	}
+	_, err := c.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	wantCode(t, err, codes.ResourceExhausted)
+	stream := must(c.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{}))
+	if one, two := must(stream.Recv()), must(stream.Recv()); len(one.Containers)+len(two.Containers) != 17 {
+		t.Errorf("batches of %d and %d", len(one.Containers), len(two.Containers))
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("end: %v", err)
+	}
 }
 
 func TestProfileWithoutEventsAndStreamingLists(t *testing.T) {

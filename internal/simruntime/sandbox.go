@@ -29,7 +29,7 @@ func (r *Runtime) RunPodSandbox(spec PodSpec) (string, error) {
 }
 
 func (r *Runtime) runSandbox(cfg *runtimeapi.PodSandboxConfig, handler string) (id string, err error) {
-	err = r.changeUp(func() error {
+	err = r.changeUp(true, func() error {
 		meta := cfg.GetMetadata()
 		if meta == nil {
 			return errors.New("sandbox config: no metadata")
@@ -75,7 +75,7 @@ func (r *Runtime) runSandbox(cfg *runtimeapi.PodSandboxConfig, handler string) (
 // NOTREADY and loses its address. As in CRI, stopping what is stopped or
 // doesn't exist is no error.
 func (r *Runtime) StopPodSandbox(id string) error {
-	return r.changeUp(func() error {
+	return r.changeUp(false, func() error {
 		sb, err := r.sandboxes.find("sandbox", id)
 		if errors.Is(err, ErrNotFound) {
 			return nil
@@ -113,7 +113,7 @@ func (r *Runtime) endSandbox(sb *sandbox, teardown bool) {
 // StopPodSandbox tears the network down. It may be called while the runtime is
 // down; then there is no event.
 func (r *Runtime) ExitSandbox(id string) error {
-	return r.change(func() error {
+	return r.change(false, func() error {
 		sb, err := r.sandboxes.find("sandbox", id)
 		if err != nil {
 			return err
@@ -131,7 +131,7 @@ func (r *Runtime) ExitSandbox(id string) error {
 // status: NOTREADY, without address, created at Go's zero time. Removing what
 // doesn't exist is no error.
 func (r *Runtime) RemovePodSandbox(id string) error {
-	return r.changeUp(func() error {
+	return r.changeUp(true, func() error {
 		sb, err := r.sandboxes.find("sandbox", id)
 		if errors.Is(err, ErrNotFound) {
 			return nil

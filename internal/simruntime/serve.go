@@ -79,18 +79,21 @@ func (r *Runtime) serveRun(ctx context.Context, src opener, down <-chan struct{}
 		_ = lis.Close()
 		return nil
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(lis) }()
+	served := make(chan struct{})
+	var serveErr error
+	go func() {
+		defer close(served)
+		serveErr = server.Serve(lis)
+	}()
 	select {
 	case <-ctx.Done():
 	case <-down:
-	case err = <-failed:
-		err = fmt.Errorf("runtime: serve: %w", err)
-		failed <- nil
+	case <-served:
+		err = fmt.Errorf("runtime: serve: %w", serveErr)
 	}
 	close(stop) // lets go of calls that hang and streams that are idle
 	server.Stop()
-	<-failed
+	<-served
 	r.leave()
 	return err
 }

@@ -1,12 +1,14 @@
 package simruntime_test
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	sim "github.com/plegd/plegd/internal/simruntime"
@@ -142,9 +144,15 @@ func TestSlowSubscriberStallsProducers(t *testing.T) {
 		if n := rt.EventStats().Subscribers; n != 2 {
 			t.Errorf("a new subscriber joined a stalled queue: %d", n)
 		}
-		// Lists and statuses go on.
+		// Lists, statuses and exits go on; what sends events itself hangs.
 		must(c.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{}))
-		for range 40 {
+		rt.PutContainer("nowhere", &runtimeapi.ContainerStatus{Id: "x", State: runtimeapi.ContainerState_CONTAINER_RUNNING})
+		check(t, rt.ExitContainer("x", 1, ""))
+		hung, cancel := context.WithTimeout(t.Context(), time.Minute)
+		_, err = c.RunPodSandbox(hung, &runtimeapi.RunPodSandboxRequest{Config: podSpec.Config()})
+		cancel()
+		wantCode(t, err, codes.DeadlineExceeded)
+		for range 43 {
 			must(stuck.Recv())
 		}
 		synctest.Wait()
@@ -153,8 +161,8 @@ func TestSlowSubscriberStallsProducers(t *testing.T) {
 		default:
 			t.Fatal("producers are still stalled")
 		}
-		if rest := len(r.read()); reached == 40 || reached+rest != 40 {
-			t.Errorf("the other one got %d and then %d of 40", reached, rest)
+		if rest := len(r.read()); reached >= 40 || reached+rest != 43 {
+			t.Errorf("the other one got %d and then %d of 43", reached, rest)
 		}
 		inject(rt, "z")
 		if got := late.read(); got[len(got)-1] != "z" {

@@ -126,9 +126,14 @@ func (w *Workload) Fill() error {
 	for len(w.pods) < w.cfg.Pods {
 		w.pods = append(w.pods, w.newPod())
 	}
-	for _, p := range w.pods {
-		for p.sandboxID == "" || p.next(wabsent, wcreated) != nil {
-			if err := w.advance(p); err != nil && !errors.Is(err, ErrStartFailed) {
+	for i := range w.pods {
+		for w.pods[i].sandboxID == "" || w.pods[i].next(wabsent, wcreated) != nil {
+			err := w.advance(w.pods[i])
+			switch {
+			case errors.Is(err, ErrReserved):
+				// An earlier workload of this seed was here.
+				w.replace(w.pods[i])
+			case err != nil && !errors.Is(err, ErrStartFailed):
 				return fmt.Errorf("workload: fill: %w", err)
 			}
 		}
