@@ -86,9 +86,10 @@ func (nobody) Published(*store.Event, time.Duration) {}
 // Hooks is where the loop sends what the core asks for. Each is called by the
 // loop's goroutine and must not block; nil ones are left out.
 type Hooks struct {
-	Do       func([]Action) // questions to the runtime
-	Relisted func(Relist)   // the verdict on a full list
-	Shrink   func()         // back to the base period
+	Do       func([]Action)    // questions to the runtime
+	Relisted func(Relist)      // the verdict on a full list
+	Shrink   func()            // back to the base period
+	Stream   func(StreamState) // the stream's state, at each change
 }
 
 // Loop drives one Core: it takes all that waits, steps, commits and publishes.
@@ -190,6 +191,8 @@ var ErrRuntime = store.ErrForeign
 // retried for ever.
 func (l *Loop) Run(ctx context.Context, hooks Hooks) error {
 	l.hooks = hooks
+	defer l.view.close()
+	defer l.feed.close()
 	if err := l.start(); err != nil {
 		return err
 	}
@@ -235,6 +238,9 @@ func (l *Loop) step(in Input) error {
 		l.endCalls(in)
 	case *StatusSeen:
 		l.calls.End(in.Call.Sent.Tick)
+	}
+	if sc, ok := in.(*StreamChanged); ok && l.hooks.Stream != nil {
+		l.hooks.Stream(sc.State)
 	}
 	l.apply(in, out)
 	return nil

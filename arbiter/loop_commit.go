@@ -227,8 +227,6 @@ func (l *Loop) stop() error {
 			l.writeParts()
 		}
 	}
-	l.feed.close()
-	l.view.close()
 	if len(l.stuck) > 0 || l.pending.changes() {
 		return fmt.Errorf("state could not be written before the end, the next start finds the rest out again: %w", l.health.storeError())
 	}

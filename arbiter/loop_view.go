@@ -269,3 +269,24 @@ func (l *Loop) PodNewer(ctx context.Context, key string) (Pod, error) {
 		}
 	}
 }
+
+// WaitFresh waits until a full list that was sent after the tick has been
+// applied and can be read. The error is ctx's, or ErrStopped.
+func (l *Loop) WaitFresh(ctx context.Context, after timestamps.Tick) error {
+	for {
+		l.view.mu.RLock()
+		changed, ended, fresh := l.view.changed, l.view.ended, l.view.freshAll
+		l.view.mu.RUnlock()
+		switch {
+		case fresh > after:
+			return nil
+		case ended:
+			return ErrStopped
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+}

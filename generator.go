@@ -1,0 +1,284 @@
+package pleg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/evented"
+	"github.com/plegd/plegd/generic"
+	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/metrics"
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// The types of the library that live in its parts.
+type (
+	// Event is one entry of the journal.
+	Event = store.Event
+	// Position names an entry of the journal.
+	Position = timestamps.Position
+	// Subscription is one reader's place in the journal.
+	Subscription = arbiter.Subscription
+	// ExpiredError says that a position can't be read on from any more.
+	ExpiredError = arbiter.ExpiredError
+)
+
+// The errors that callers can tell apart, beside those of package store, which
+// New passes on.
+var (
+	// ErrNoPod: there is no such pod.
+	ErrNoPod = arbiter.ErrNoPod
+	// ErrStopped: the generator has stopped.
+	ErrStopped = arbiter.ErrStopped
+	// ErrExpired is wrapped by ExpiredError.
+	ErrExpired = store.ErrExpired
+	// ErrUnsupported: ModeEvented, and the runtime has no event stream.
+	ErrUnsupported = evented.ErrUnsupported
+	// ErrRan: a Generator runs once.
+	ErrRan = errors.New("generator was run before")
+)
+
+// ParsePosition reads EPOCH/SEQ, the form that Position.String gives.
+func ParsePosition(s string) (Position, error) { return timestamps.ParsePosition(s) }
+
+// sourceGrace is how long Run waits for calls and streams to end after its
+// context has ended, before it writes the state without them. A runtime that
+// hangs and ignores cancellation must not keep the agent from stopping.
+const sourceGrace = time.Second
+
+// Generator composes the parts: client, relister, watcher, arbiter, store.
+type Generator struct {
+	cfg      Config
+	report   store.OpenReport
+	store    store.Store
+	client   *cri.Client
+	loop     *arbiter.Loop
+	relister *generic.Relister
+	watcher  *evented.Watcher // nil in ModeGeneric
+	runtime  runtimeWatch
+	ran      atomic.Bool
+	closing  sync.Once
+	closed   error
+}
+
+// New opens the state and prepares the connection to the runtime, which need
+// not be there yet. Errors wrap ErrConfig, or store.ErrLocked,
+// store.ErrUnwritable, store.ErrNewerSchema, store.ErrForeign. A state file
+// that is damaged is set aside and a fresh one made; State tells. Run or Close
+// releases the state.
+func New(cfg Config) (*Generator, error) {
+	cfg = cfg.defaulted()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	g := &Generator{cfg: cfg}
+	if err := g.open(); err != nil {
+		return nil, err
+	}
+	if err := g.compose(); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// open opens the store.
+func (g *Generator) open() error {
+	path, err := cri.ParseEndpoint(g.cfg.Endpoint)
+	if err != nil {
+		return err
+	}
+	id := store.RuntimeID{Endpoint: path, Node: g.cfg.NodeName}
+	if g.cfg.StateDir == "" {
+		g.store = store.NewMemory(id, g.cfg.Retention)
+		return nil
+	}
+	bolt, report, err := store.OpenBolt(store.BoltConfig{
+		Dir: g.cfg.StateDir, Runtime: id, Retention: g.cfg.Retention, Now: g.cfg.Clock.Wall, Check: g.cfg.CheckState,
+	})
+	if err != nil {
+		return err
+	}
+	if report.Reason != nil {
+		g.cfg.Logger.Error("state is lost; it is rebuilt from the runtime under a new epoch",
+			"dir", g.cfg.StateDir, "set_aside", report.SetAside, "reason", report.Reason)
+	}
+	if report.CheckError != nil {
+		g.cfg.Logger.Warn("state file could not be checked", "error", report.CheckError)
+	}
+	g.store, g.report = bolt, report
+	return nil
+}
+
+// compose makes the parts. The loop comes first: it knows the highest tick.
+func (g *Generator) compose() (err error) {
+	cfg := g.cfg
+	path, err := cri.ParseEndpoint(cfg.Endpoint)
+	if err != nil {
+		return err
+	}
+	m := new(metrics.Metrics)
+	if cfg.Registerer != nil {
+		if m, err = metrics.New(cfg.Registerer, g.gauges); err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+	}
+	g.loop, err = arbiter.NewLoop(arbiter.Config{
+		Store: g.store, Clock: cfg.Clock, Log: cfg.Logger, Observer: m, CommitRate: cfg.CommitRate, BootID: cfg.BootID,
+		Limits:  arbiter.Limits{BasePeriod: int64(cfg.RelistPeriod)},
+		Runtime: store.RuntimeID{Endpoint: path, Node: cfg.NodeName},
+	})
+	if err != nil {
+		return err
+	}
+	g.runtime.connected = make(chan struct{}, 1)
+	g.client, err = cri.Dial(cri.Config{
+		Endpoint: cfg.Endpoint, RPCTimeout: cfg.RPCTimeout, Clock: cfg.Clock, Observer: m, Connected: g.connected,
+	})
+	if err != nil {
+		return err
+	}
+	g.relister, err = generic.New(generic.Config{
+		Runtime: g.client, Sink: g.loop, Calls: g.loop.Calls(), Clock: cfg.Clock,
+		Base: cfg.RelistPeriod, Max: cfg.RelistPeriodMax, NoPeriod: cfg.Mode == ModeEvented,
+		MaxInspections: cfg.MaxInspections, RPCTimeout: cfg.RPCTimeout, Observer: m, Logger: cfg.Logger,
+	})
+	if err != nil || cfg.Mode == ModeGeneric {
+		return err
+	}
+	g.watcher, err = evented.New(evented.Config{
+		Open: func(ctx context.Context) (evented.Stream, error) { return g.client.Events(ctx) },
+		Sink: g.loop, Calls: g.loop.Calls(), Clock: cfg.Clock,
+		Required: cfg.Mode == ModeEvented, Admit: g.admitStream, Logger: cfg.Logger,
+	})
+	return err
+}
+
+// connected is called by the client for each connection it makes: who is there
+// may be another runtime, or another version, than before.
+func (g *Generator) connected() {
+	g.runtime.notice()
+	if g.watcher != nil {
+		g.watcher.Reprobe()
+	}
+}
+
+// Run works until ctx ends, then stops its parts, writes what is pending and
+// releases the state. It returns nil after a clean stop; what could not be
+// written is an error, and so are ErrUnsupported in ModeEvented, a runtime
+// that is not the one that the state describes (store.ErrForeign), and ErrRan.
+// It returns within about two seconds of ctx's end, whatever the runtime does.
+func (g *Generator) Run(ctx context.Context) error {
+	if g.ran.Swap(true) {
+		return ErrRan
+	}
+	sources, ctxSources := errgroup.WithContext(ctx)
+	loopCtx, stopLoop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLoop()
+
+	loopDone := make(chan error, 1)
+	go func() {
+		loopDone <- g.loop.Run(loopCtx, arbiter.Hooks{
+			Do: g.relister.Do, Relisted: g.relister.Judged, Shrink: g.relister.Shrink,
+			Stream: func(s arbiter.StreamState) { g.relister.StreamChanged(s == arbiter.StreamUp) },
+		})
+	}()
+	sources.Go(func() error { return g.relister.Run(ctxSources) })
+	sources.Go(func() error { return g.watchRuntime(ctxSources) })
+	if g.watcher != nil {
+		sources.Go(func() error { return g.watcher.Run(ctxSources) })
+	}
+	// The loop's end is the end of everything.
+	var loopErr error
+	sources.Go(func() error {
+		select {
+		case loopErr = <-loopDone:
+			return errors.Join(errLoopEnded, loopErr)
+		case <-ctxSources.Done():
+			return nil
+		}
+	})
+	sourcesErr := g.waitSources(ctxSources, sources)
+	if errors.Is(sourcesErr, errLoopEnded) {
+		return errors.Join(loopErr, g.Close())
+	}
+	stopLoop()
+	return errors.Join(sourcesErr, <-loopDone, g.Close())
+}
+
+// errLoopEnded stops the sources when the loop has ended by itself.
+var errLoopEnded = errors.New("arbiter ended")
+
+// waitSources waits for the sources, but no longer than sourceGrace after
+// their context has ended; what hangs then is cut off with the connection.
+func (g *Generator) waitSources(ctx context.Context, sources *errgroup.Group) error {
+	done := make(chan error, 1)
+	go func() { done <- sources.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	timer := g.cfg.Clock.NewTimer(sourceGrace)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		g.cfg.Logger.Warn("calls to the runtime did not end in time; cutting the connection")
+		_ = g.client.Close() // what it says is of no use now
+		return <-done
+	}
+}
+
+// Close releases the state of a Generator that was never run. Run does it
+// itself; closing twice is harmless.
+func (g *Generator) Close() error {
+	g.closing.Do(func() {
+		if g.client != nil {
+			_ = g.client.Close() // ends calls in flight; errors say only that it was closed
+		}
+		g.closed = g.store.Close()
+	})
+	return g.closed
+}
+
+// Subscribe returns a subscription to the events after a position, nil for
+// those after now. See [arbiter.Loop.Subscribe].
+func (g *Generator) Subscribe(from *Position) (*Subscription, error) { return g.loop.Subscribe(from) }
+
+// Position returns that of the newest event.
+func (g *Generator) Position() Position { return g.loop.Position() }
+
+// Oldest returns the oldest position that can be subscribed from.
+func (g *Generator) Oldest() Position { return g.loop.Oldest() }
+
+// Relist lists everything now and returns when that is applied and can be
+// read, or with the error that the list had, or with ctx's.
+func (g *Generator) Relist(ctx context.Context) error {
+	at := g.loop.Counter().Next()
+	if err := g.relister.Relist(ctx); err != nil {
+		return err
+	}
+	return g.loop.WaitFresh(ctx, at)
+}
+
+// UpdatePeriods changes the base and the longest relist period at once. The
+// error names what is contradictory; then nothing has changed.
+func (g *Generator) UpdatePeriods(base, longest time.Duration) error {
+	return g.relister.UpdatePeriods(base, longest)
+}
+
+// OpenReport tells what opening the state found and did.
+func (g *Generator) OpenReport() store.OpenReport { return g.report }
+
+// log is short for the configured logger.
+func (g *Generator) log() *slog.Logger { return g.cfg.Logger }
