@@ -89,8 +89,14 @@ func (b *Bolt) Commit(batch *Batch) error {
 		return fmt.Errorf("state file %s: %w", b.path, err)
 	}
 	b.state, b.stale, b.damaged = next, false, nil
-	b.journal.Store(&next.Journal)
+	b.publish()
 	return nil
+}
+
+// publish shows readers a copy of the journal's description.
+func (b *Bolt) publish() {
+	j := b.state.Journal
+	b.journal.Store(&j)
 }
 
 // dropDamaged deletes the single values that were unreadable at the start. A
@@ -111,9 +117,10 @@ func (b *Bolt) dropDamaged(w writer) error {
 // Events implements [Store].
 func (b *Bolt) Events(after uint64, limit int) ([]Event, error) {
 	var events []Event
+	j := b.Journal() // before the transaction begins, which so holds at least as much
 	err := b.view(func(r reader) error {
 		var err error
-		events, err = readEvents(r, b.Journal(), after, limit)
+		events, err = readEvents(r, j, after, limit)
 		return err
 	})
 	return events, err

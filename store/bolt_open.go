@@ -181,7 +181,7 @@ func openFile(path string, timeout time.Duration, maxSize int, readOnly bool) (*
 		_ = closeBolt(b.db, b.file, errors.Is(err, ErrDamaged))
 		return nil, openError(path, err)
 	}
-	b.journal.Store(&b.state.Journal)
+	b.publish()
 	return b, nil
 }
 
