@@ -33,10 +33,10 @@ const (
 	DefaultGrace = 200 * time.Millisecond
 	// DefaultProbeInterval is how often an unsupported stream is tried again.
 	DefaultProbeInterval = 5 * time.Minute
-	// DefaultBackoffMin and DefaultBackoffMax bound the delay before the stream
-	// is opened again. The most is what a recovered runtime waits for a client
-	// that doesn't call Reprobe.
-	DefaultBackoffMin = 100 * time.Millisecond
+	// DefaultBackoffBase is the first delay before the stream is opened again.
+	DefaultBackoffBase = 100 * time.Millisecond
+	// DefaultBackoffMax is the longest: what a recovered runtime waits for a
+	// client that doesn't call Reprobe.
 	DefaultBackoffMax = 10 * time.Second
 
 	// backoffJitter spreads the agents of many nodes.
@@ -81,9 +81,9 @@ type Config struct {
 	// ProbeInterval is how often an unsupported stream is tried again. Zero
 	// means the default.
 	ProbeInterval time.Duration
-	// BackoffMin and BackoffMax bound the delay before a stream that ended is
+	// BackoffBase and BackoffMax bound the delay before a stream that ended is
 	// opened again. Zero means the default.
-	BackoffMin, BackoffMax time.Duration
+	BackoffBase, BackoffMax time.Duration
 	// Random returns a number from 0 to 1 for jitter, to one caller at a time.
 	// Nil means math/rand/v2.
 	Random func() float64
@@ -100,8 +100,8 @@ func (c *Config) validate() error {
 	}{
 		{"stream grace", &c.Grace, DefaultGrace},
 		{"stream probe interval", &c.ProbeInterval, DefaultProbeInterval},
-		{"least reconnection delay", &c.BackoffMin, DefaultBackoffMin},
-		{"longest reconnection delay", &c.BackoffMax, max(DefaultBackoffMax, c.BackoffMin)},
+		{"least reconnection delay", &c.BackoffBase, DefaultBackoffBase},
+		{"longest reconnection delay", &c.BackoffMax, max(DefaultBackoffMax, c.BackoffBase)},
 	} {
 		if *d.value < 0 {
 			return fmt.Errorf("%s %v: must not be negative", d.what, *d.value)
@@ -121,8 +121,8 @@ func (c *Config) validate() error {
 		return errors.New("watcher: open, sink and calls are required")
 	case c.Clock.Wall == nil || c.Clock.Mono == nil || c.Clock.NewTimer == nil:
 		return errors.New("watcher: clock is not complete")
-	case c.BackoffMax < c.BackoffMin:
-		return fmt.Errorf("longest reconnection delay %v: must not be below the least, %v", c.BackoffMax, c.BackoffMin)
+	case c.BackoffMax < c.BackoffBase:
+		return fmt.Errorf("longest reconnection delay %v: must not be below the least, %v", c.BackoffMax, c.BackoffBase)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (c *Config) validate() error {
 // end.
 func (c *Config) newBackoff() *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(c.BackoffMin),
+		backoff.WithInitialInterval(c.BackoffBase),
 		backoff.WithMultiplier(2),
 		backoff.WithMaxInterval(c.BackoffMax),
 		backoff.WithRandomizationFactor(0), // the jitter is injectable, this isn't

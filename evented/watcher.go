@@ -71,19 +71,20 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return ErrRan
 	}
 	delays := w.cfg.newBackoff()
-	for ctx.Err() == nil {
+	for {
 		end := w.try(ctx)
 		if ctx.Err() != nil {
-			break // it ended because Run does
+			return nil // it ended because Run does
 		}
 		w.change(end.state, end.err.Error())
 		w.trouble.starts(end.state, end.err, w.cfg.Clock.Mono())
 		if end.state == arbiter.StreamUnsupported && w.cfg.Required {
 			return fmt.Errorf("%w: %w", ErrUnsupported, end.err)
 		}
-		w.pause(ctx, w.delay(end, delays))
+		if !w.pause(ctx, w.delay(end, delays)) {
+			return nil
+		}
 	}
-	return nil
 }
 
 // delay is how long to wait after a stream that ended so.
@@ -101,17 +102,14 @@ func (w *Watcher) delay(end ending, delays *backoff.ExponentialBackOff) time.Dur
 // pause waits for d, or until Reprobe says that it is worth trying now, but
 // never less than the least delay. A Reprobe from before the pause counts for
 // nothing: opening the stream that has just ended may itself have made the
-// connection.
-func (w *Watcher) pause(ctx context.Context, d time.Duration) {
+// connection. It reports false when ctx has ended.
+func (w *Watcher) pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-w.reprobe:
 	default:
 	}
-	least := min(d, w.cfg.BackoffMin)
-	if !w.sleep(ctx, least, nil) {
-		return
-	}
-	w.sleep(ctx, d-least, w.reprobe)
+	least := min(d, w.cfg.BackoffBase)
+	return w.sleep(ctx, least, nil) && w.sleep(ctx, d-least, w.reprobe)
 }
 
 // sleep waits for d or a note. It reports false when ctx has ended.

@@ -178,7 +178,7 @@ func (r *Relister) submitScoped(ctx context.Context, scope arbiter.Scope, l list
 	}
 	if l.dropped > 0 {
 		r.mu.Lock()
-		r.status.Malformed += uint64(l.dropped) //nolint:gosec // a count
+		r.status.Malformed += uint64(l.dropped)
 		r.mu.Unlock()
 	}
 	r.submitList(scope, l, err)

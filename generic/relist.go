@@ -18,24 +18,24 @@ func (r *Relister) listLoop(ctx context.Context) {
 	first, ended := true, time.Duration(0)
 	for ctx.Err() == nil {
 		now := r.cfg.Clock.Mono()
-		due, any := r.listDue(first, ended, jitter)
-		if any && due <= now {
+		due, ok := r.listDue(first, ended, jitter)
+		if ok && due <= now {
 			r.fullList(ctx)
 			first, ended, jitter = false, r.cfg.Clock.Mono(), r.cfg.Random()
 			continue
 		}
-		r.wait(ctx, r.listWake, due, any)
+		r.wait(ctx, r.listWake, due, ok)
 	}
 }
 
 // listDue returns when the next full list is to be sent. A note in listWake
 // makes the loop ask again, so that a period that shrank counts at once, from
 // the end of the last list.
-func (r *Relister) listDue(first bool, ended time.Duration, jitter float64) (due time.Duration, any bool) {
+func (r *Relister) listDue(first bool, ended time.Duration, jitter float64) (due time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.cfg.NoPeriod {
-		any = true
+		ok = true
 		if !first {
 			due = ended + jittered(r.period.current, r.period.base, jitter)
 		}
@@ -45,17 +45,17 @@ func (r *Relister) listDue(first bool, ended time.Duration, jitter float64) (due
 		if !first {
 			at = max(at, ended+listGap)
 		}
-		if !any || at < due {
-			due, any = at, true
+		if !ok || at < due {
+			due, ok = at, true
 		}
 	}
-	return due, any
+	return due, ok
 }
 
 // wait returns when there is a note, the time has come, or ctx has ended.
-func (r *Relister) wait(ctx context.Context, note <-chan struct{}, due time.Duration, any bool) {
+func (r *Relister) wait(ctx context.Context, note <-chan struct{}, due time.Duration, timed bool) {
 	var fire <-chan time.Time
-	if any {
+	if timed {
 		t := r.cfg.Clock.NewTimer(max(due-r.cfg.Clock.Mono(), 0))
 		defer t.Stop()
 		fire = t.C
@@ -114,7 +114,7 @@ func (r *Relister) noteList(l listing, err error) {
 		interval = time.Duration(l.first().Since(s.Started))
 	}
 	s.Started, s.Ended = l.first(), l.ended
-	s.Malformed += uint64(l.dropped) //nolint:gosec // a count
+	s.Malformed += uint64(l.dropped)
 	failures, since := s.Failures, s.FailingSince
 	if err != nil {
 		if s.Failures++; s.Failures == 1 {

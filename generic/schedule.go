@@ -109,7 +109,7 @@ func (s *scheduler) add(a arbiter.Action, ready time.Duration) {
 func (s *scheduler) next(now time.Duration) (start []*task, wake time.Duration) {
 	s.moveOver(now)
 	for len(s.waiting) > 0 && s.waiting[0].due <= now {
-		t := heap.Pop(&s.waiting).(*task) //nolint:errcheck,forcetypeassert // the heap holds nothing else
+		t := heap.Pop(&s.waiting).(*task)
 		t.lane = fastLane
 		if m, ok := s.slow[t.action.Key()]; ok && now < m.seen+slowMemory {
 			t.lane = slowLane
@@ -291,7 +291,7 @@ func (h taskHeap) Less(i, j int) bool {
 func (h taskHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 
 // Push implements [heap.Interface].
-func (h *taskHeap) Push(x any) { *h = append(*h, x.(*task)) } //nolint:errcheck,forcetypeassert // nothing else is pushed
+func (h *taskHeap) Push(x any) { *h = append(*h, x.(*task)) }
 
 // Pop implements [heap.Interface].
 func (h *taskHeap) Pop() any {
