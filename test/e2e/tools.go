@@ -75,7 +75,7 @@ func refuse(t testing.TB, reason string) {
 // live in it.
 func workDir(t testing.TB, name string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(os.Getenv(workEnv), name) //nolint:usetesting // see above
+	dir, err := os.MkdirTemp(os.Getenv(workEnv), name)
 	if err != nil {
 		t.Fatal(fmt.Errorf("work folder: %w", err))
 	}

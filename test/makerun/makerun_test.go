@@ -57,7 +57,7 @@ func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*run
 // shortDir is a folder whose sockets fit a unix address.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "mr") //nolint:usetesting // t.TempDir is too long
+	dir, err := os.MkdirTemp("", "mr")
 	if err != nil {
 		t.Fatal(err)
 	}
