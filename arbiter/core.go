@@ -63,7 +63,7 @@ type Core struct {
 	members   map[string][]string      // sandbox id → ids of containers that name it
 	sandboxes map[string][]string      // pod key → ids of its sandboxes
 	tombs     map[string]*store.Record // removed entities by id
-	tombOrder []string                 // ids in order of removal; may name ids that came back
+	tombOrder []string                 // ids in order of removal
 	revive    map[string]timestamps.Tick
 	asks      map[string]store.Ask   // the reinspection queue by id
 	out       map[ActionKey]struct{} // actions whose outcome has not come back
@@ -102,6 +102,7 @@ type entity struct {
 	bulk    bool                                          // its removal is to be settled by a full list
 	lowered timestamps.Tick                               // answer that showed an earlier state; 0 none
 	stopped bool                                          // STOPPED was claimed in this incarnation
+	heard   store.State                                   // the furthest state that an event named in this incarnation
 	looked  bool                                          // an inspection was answered or failed in this run: no more waiting for details to tell
 	current bool                                          // seen in this run
 	listed  uint64                                        // the last full list that had it
@@ -180,6 +181,9 @@ type step struct {
 // after Restore.
 func (c *Core) Resume(now Now) Output {
 	s := c.begin(now)
+	// A horizon in the future was set by a clock that was wrong then; left
+	// there, every event would count as old for ever (T3).
+	c.horizon.Wall = min(c.horizon.Wall, now.Stamp.Wall)
 	for _, id := range sortedKeys(c.asks) {
 		s.asked = append(s.asked, id)
 	}

@@ -68,7 +68,7 @@ func digestEntity(e *entity) uint64 {
 		h.num(uint64(g.Span.From), uint64(g.Span.To), uint64(g.State))
 		h.flags(g.Full)
 	}
-	h.num(uint64(e.deleted), uint64(e.absent.sent), uint64(e.absent.answered), uint64(e.absent.mono), uint64(e.lowered), e.listed)
+	h.num(uint64(e.deleted), uint64(e.absent.sent), uint64(e.absent.answered), uint64(e.absent.mono), uint64(e.lowered), e.listed, uint64(e.heard))
 	for i := range e.claimAt {
 		h.num(uint64(e.claimAt[i]), uint64(e.via[i]))
 	}

@@ -45,6 +45,10 @@ func (c *Core) claim(s *step, ev *EventSeen, o observation, plausible bool) {
 		}
 	}
 	r := &e.rec
+	if r.Quiet && !o.quiet && state != store.StateNone && state != store.StateDown {
+		r.Quiet = false
+	}
+	e.heard = max(e.heard, state)
 	if plausible && state != store.StateNone && e.claimAt[state] == 0 {
 		e.claimAt[state] = ev.CreatedAt
 	}
@@ -84,10 +88,11 @@ func (c *Core) introduceClaim(s *step, ev *EventSeen, o observation) *entity {
 		c.want(s, ev.ID, store.ReasonConfirm, o.span.To)
 		return nil
 	}
-	if claimed(ev.Type) == store.StateRemoved {
-		// Its payload no longer lists it and no record speaks of it: whatever
-		// it was, it is over, and nothing of it was ever told.
-		o.new = false
+	// The payload doesn't list it, so no status has ever shown it: it may be
+	// over already, or be no container at all (an exec session's id).
+	o.new = false
+	if state := claimed(ev.Type); state == store.StateDown || state == store.StateNone {
+		o.quiet = true
 	}
 	it := &Item{
 		Kind: store.KindContainer, ID: ev.ID, Sandbox: ev.Sandbox.ID,
@@ -114,8 +119,9 @@ func (c *Core) streamChanged(s *step, in *StreamChanged) {
 		c.upSince = in.At.Tick
 		c.wantList(s, in.At.Tick)
 	}
-	if in.State != c.stream {
+	if in.State != c.stream || in.State == StreamUp {
 		s.out.Shrink = true
+		clear(c.missing) // what the old stream had left to tell can't be told from lost
 	}
 	c.stream = in.State
 }

@@ -56,7 +56,7 @@ func (c *Core) observeAll(s *step, items []Item, call Call) {
 	o.quiet = !o.new
 	for i := range items {
 		if e := c.observe(s, &items[i], o); e != nil {
-			e.listed = c.lists
+			e.listed, e.bulk = c.lists, false
 		}
 	}
 }
@@ -84,9 +84,9 @@ func (c *Core) answerAll(s *step, items []Item, call Call) {
 func (c *Core) absentFromAll(s *step, l *ListSeen) {
 	c.answerAll(s, l.Sandboxes, l.SandboxCall)
 	c.answerAll(s, l.Containers, l.ContainerCall)
+	c.forgetUnknown(s, l.SandboxCall.Span())
 	var absent []string
-	live := 0
-	lost := 0
+	live, lost := 0, 0
 	for id, e := range c.ents {
 		if !e.rec.Provisional {
 			live++
@@ -111,6 +111,22 @@ func (c *Core) absentFromAll(s *step, l *ListSeen) {
 		e.bulk = mass || len(pods) > massLooks
 		c.missed(s, e, callFor(l, e.rec.Kind), weak)
 		c.answered(s, id, callFor(l, e.rec.Kind).Span(), false)
+	}
+}
+
+// forgetUnknown drops the questions about ids that no answer has ever shown
+// and that a full list lacks too. Without it an id whose inspection fails for
+// ever would be asked about for ever.
+func (c *Core) forgetUnknown(s *step, list timestamps.Span) {
+	var unknown []string
+	for id := range c.asks {
+		if c.ents[id] == nil && c.tombs[id] == nil {
+			unknown = append(unknown, id)
+		}
+	}
+	slices.Sort(unknown)
+	for _, id := range unknown {
+		c.answered(s, id, list, true)
 	}
 }
 
@@ -146,7 +162,9 @@ func callFor(l *ListSeen, k store.Kind) Call {
 // times, and the verdict for the adaptive period.
 func (c *Core) fullListDone(s *step, l *ListSeen, changed int) {
 	sent := l.SandboxCall.Sent
-	c.prevList, c.lastList = c.lastList.Tick, sent
+	if sent.Tick > c.lastList.Tick {
+		c.prevList, c.lastList = c.lastList.Tick, sent
+	}
 	if c.distrust != 0 && sent.Tick > c.distrust {
 		c.distrust = 0
 	}
@@ -193,19 +211,24 @@ func (c *Core) listFailed(s *step, l *ListFailed) {
 // wantList asks for a full list sent after the tick.
 func (c *Core) wantList(s *step, after timestamps.Tick) {
 	c.listWanted = max(c.listWanted, after)
-	key := ActionKey{Kind: ActList}
-	if _, waiting := c.out[key]; !waiting {
-		c.out[key] = struct{}{}
-		s.out.Actions = append(s.out.Actions, Action{Kind: ActList, Attempt: c.listFails})
-	}
+	c.act(s, Action{Kind: ActList, Attempt: c.listFails})
 }
 
-// request: a reader wants a pod looked at.
+// request: a reader wants a pod looked at. A pod without a UID is keyed by its
+// sandbox, and looking at that is looking at the pod.
 func (c *Core) request(s *step, in *Requested) {
 	s.at = in.At
-	key := ActionKey{ActPod, in.PodKey}
-	if _, waiting := c.out[key]; !waiting {
-		c.out[key] = struct{}{}
-		s.out.Actions = append(s.out.Actions, Action{Kind: ActPod, ID: in.PodKey, PodKey: in.PodKey})
+	act := Action{Kind: ActPod, ID: in.PodKey, PodKey: in.PodKey}
+	if e := c.ents[in.PodKey]; e != nil && e.rec.Kind == store.KindSandbox {
+		act.Kind = ActLook
+	}
+	c.act(s, act)
+}
+
+// act hands out an action unless its like is still outstanding.
+func (c *Core) act(s *step, a Action) {
+	if _, waiting := c.out[a.Key()]; !waiting {
+		c.out[a.Key()] = struct{}{}
+		s.out.Actions = append(s.out.Actions, a)
 	}
 }

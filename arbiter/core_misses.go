@@ -24,7 +24,7 @@ func (c *Core) markMissing(s *step, e *entity) {
 		return
 	}
 	r := &e.rec
-	if r.Provisional || c.neverSent(r) {
+	if r.Provisional || e.heard >= r.State || c.neverSent(r) {
 		return
 	}
 	c.missing[r.ID] = missMark{kind: r.Kind, state: r.State, mono: s.at.Mono, list: c.lists}

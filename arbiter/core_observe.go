@@ -34,13 +34,31 @@ func (c *Core) observe(s *step, it *Item, o observation) *entity {
 		return nil
 	case e.rec.Provisional && o.new:
 		e.rec.Provisional, e.rec.Quiet = false, false
+	case e.rec.Quiet && !o.quiet:
+		e.rec.Quiet = false
 	}
 	known := e.rec.Known
 	c.absorb(s, e, it, o)
+	if o.call && o.span.From > known {
+		c.voidExit(e, it)
+	}
 	if o.call {
 		c.considerLowering(s, e, it, o, known)
 	}
 	return e
+}
+
+// voidExit takes back an exit that was seen without its code and not yet
+// believed, when an answer to a call after everything known shows the
+// container alive: what showed it was wrong (O2).
+func (c *Core) voidExit(e *entity, it *Item) {
+	r := &e.rec
+	shown := rung(it.Kind, it.State)
+	if exitUnknown(r) && r.State < store.StateDown && (shown == store.StateCreated || shown == store.StateUp) {
+		r.ExitSeen = false
+		r.Shown &^= bit(store.StateDown)
+		e.via[store.StateDown] = timestamps.FromUnknown
+	}
 }
 
 // introduce makes the record of an id that was not known. The first rung is
@@ -86,10 +104,17 @@ func (c *Core) absorb(s *step, e *entity, it *Item, o observation) {
 	case shown == store.StateDown && r.Kind == store.KindContainer && !r.Exit.Known():
 		if !r.ExitSeen { // O2: asked for, not yet believed
 			r.ExitSeen = true
+			r.GaveUp &^= store.ReasonDetails
 			c.want(s, r.ID, store.ReasonDetails, o.span.To)
+			if c.asks[r.ID].Fails >= exitFails { // asked in vain all along
+				climb(r, store.StateDown)
+			}
 		}
 	default:
 		climb(r, shown)
+	}
+	if r.State > before && !o.inspect {
+		e.looked = false // what was answered before says nothing of the new state
 	}
 	if r.State > before && o.source != timestamps.FromStream {
 		c.markMissing(s, e)
@@ -115,12 +140,12 @@ func (e *entity) viaIfNone(state store.State, source timestamps.Provenance) {
 // belongs to its sandbox, whatever its own labels say (O7).
 func (c *Core) adoptPod(s *step, r *store.Record) {
 	if r.Kind == store.KindContainer {
-		if pod := c.podOfSandbox(r.Sandbox); pod.UID != "" {
+		if pod := c.podOfSandbox(r.Sandbox); pod != (store.PodRef{}) {
 			r.Identity.Pod = pod
 		}
 		return
 	}
-	if r.Identity.Pod.UID == "" {
+	if r.Identity.Pod == (store.PodRef{}) {
 		return
 	}
 	for _, id := range c.members[r.ID] {
@@ -188,7 +213,7 @@ func (c *Core) lower(s *step, e *entity, it *Item, o observation, shown store.St
 	merge(&next, it, ev)
 	next.Started = shown == store.StateUp || it.StartedAt > 0
 	*r = next
-	e.lowered, e.deleted, e.absent, e.stopped = 0, 0, witness{}, false
+	e.lowered, e.deleted, e.absent, e.stopped, e.heard = 0, 0, witness{}, false, store.StateNone
 	e.claimAt, e.via = [store.StateRemoved + 1]int64{}, [store.StateRemoved + 1]timestamps.Provenance{}
 	c.adoptPod(s, r)
 	c.journalRegression(s, r)

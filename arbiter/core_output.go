@@ -22,8 +22,7 @@ const (
 	ActStatus ActionKind = iota + 1
 	// ActLook: two lists filtered by Action.ID, a sandbox.
 	ActLook
-	// ActPod: two lists filtered by the UID label of Action.ID, a pod key; by
-	// sandbox id where the pod has no UID.
+	// ActPod: two lists filtered by the UID label of Action.ID, a pod's UID.
 	ActPod
 	// ActList: the two full lists, now rather than at the end of the period.
 	ActList

@@ -95,7 +95,7 @@ func (c *Core) needs(e *entity, why store.Reason) bool {
 	case store.ReasonUnknown:
 		return r.Reported != store.ReportedNone && rung(r.Kind, r.Reported) == store.StateNone
 	case store.ReasonNoIP:
-		return r.Kind == store.KindSandbox && r.State == store.StateUp && len(r.IPs) == 0 && !r.HostNetwork && r.Rest != ""
+		return r.Kind == store.KindSandbox && r.State == store.StateUp && len(r.IPs) == 0 && !r.HostNetwork && !r.Evidence.Rest.Span.IsZero()
 	case store.ReasonExit255:
 		return c.runtime == "cri-o" && r.State == store.StateDown && r.Exit.Known() && r.Exit.Code == 255
 	case store.ReasonExit137:
@@ -110,7 +110,7 @@ func (c *Core) needs(e *entity, why store.Reason) bool {
 // needsDetails reports whether the record lacks what only a status says.
 func (c *Core) needsDetails(r *store.Record) bool {
 	switch {
-	case r.Rest == "":
+	case r.Evidence.Rest.Span.IsZero(): // no status was ever seen
 		return true
 	case r.Kind == store.KindContainer:
 		return r.Started && r.StartedAt == 0 || exitUnknown(r)
@@ -179,19 +179,29 @@ func (c *Core) emit(s *step) {
 			s.out.Changes.Answered = append(s.out.Changes.Answered, id)
 		}
 	}
-	done := map[string]bool{}
 	for _, id := range s.asked {
-		a, ok := c.asks[id]
-		if !ok || done[id] {
-			continue
-		}
-		done[id] = true
-		act := c.actionFor(s, a)
-		if _, waiting := c.out[act.Key()]; !waiting {
-			c.out[act.Key()] = struct{}{}
-			s.out.Actions = append(s.out.Actions, act)
+		if a, ok := c.asks[id]; ok {
+			c.act(s, c.actionFor(s, a))
 		}
 	}
+}
+
+// attempt returns how many fruitless answers the least often asked reason has
+// behind it: one call answers all reasons, so the freshest sets the pace.
+func attempt(a store.Ask) int {
+	least := math.MaxInt
+	for i := range store.Reasons {
+		why := store.Reason(1 << i)
+		if a.Why&why == 0 {
+			continue
+		}
+		n := int(a.Tries[i])
+		if why&(store.ReasonUnknown|store.ReasonNoIP|store.ReasonExit255|store.ReasonExit137) != 0 {
+			n++ // just answered so: not again at once
+		}
+		least = min(least, n)
+	}
+	return least
 }
 
 // actionFor chooses the call that settles an ask: a look at the sandbox where
@@ -218,14 +228,7 @@ func (c *Core) actionFor(s *step, a store.Ask) Action {
 		}
 		return act
 	}
-	for i := range store.Reasons {
-		if why := store.Reason(1 << i); a.Why&why != 0 {
-			act.Attempt = max(act.Attempt, int(a.Tries[i]))
-			if why&(store.ReasonUnknown|store.ReasonNoIP|store.ReasonExit255|store.ReasonExit137) != 0 {
-				act.Attempt = max(act.Attempt, int(a.Tries[i])+1) // just answered: not again at once
-			}
-		}
-	}
+	act.Attempt = max(act.Attempt, attempt(a))
 	if e.lowered != 0 {
 		act.NotBefore = c.lowerableAt(s, &e.rec)
 	}

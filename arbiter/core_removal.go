@@ -47,8 +47,9 @@ func (c *Core) missed(s *step, e *entity, call Call, weak bool) {
 }
 
 // deletedStands reports whether a DELETED was received after everything that
-// shows the entity to exist.
-func (e *entity) deletedStands() bool { return e.deleted > e.rec.Known }
+// shows the entity to exist. Its own payload doesn't count: containerd sends a
+// sandbox's DELETED before the sandbox leaves its store.
+func (e *entity) deletedStands() bool { return e.deleted != 0 && e.deleted >= e.rec.Known }
 
 // absentStands reports whether a call that missed the entity was sent after
 // everything that shows it to exist.
@@ -66,7 +67,7 @@ func (c *Core) remove(s *step, e *entity) {
 	e.rec.State = store.StateRemoved
 	e.rec.Removed, e.rec.RemovedAt, e.rec.RemovedWall = s.now.Stamp.Tick, s.now.Running, s.now.Stamp.Wall
 	s.gone = append(s.gone, e.rec.ID)
-	if s.source != timestamps.FromStream && e.deleted == 0 {
+	if s.source != timestamps.FromStream {
 		c.markMissing(s, e)
 	}
 }

@@ -40,8 +40,10 @@ func (c *Core) found(s *step, in *StatusSeen) {
 func (c *Core) notFound(s *step, in *StatusSeen) {
 	e := c.edit(s, in.ID)
 	if e == nil {
-		delete(c.revive, in.ID)
-		c.dropAsk(s, in.ID)
+		if in.Call.Sent.Tick > c.revive[in.ID] {
+			delete(c.revive, in.ID)
+		}
+		c.answered(s, in.ID, in.Call.Span(), true)
 		return
 	}
 	e.looked = true

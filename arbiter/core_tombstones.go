@@ -1,6 +1,8 @@
 package arbiter
 
 import (
+	"slices"
+
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
 )
@@ -34,9 +36,8 @@ func (c *Core) observeTombstone(s *step, t *store.Record, it *Item, o observatio
 // reviveEntity starts the next incarnation of an entity that was taken for
 // removed.
 func (c *Core) reviveEntity(s *step, t *store.Record, it *Item, o observation) *entity {
-	delete(c.revive, t.ID)
-	delete(c.tombs, t.ID)
-	s.out.Changes.Forgotten = append(s.out.Changes.Forgotten, t.ID)
+	c.dropTombstone(s, t.ID)
+	c.tombOrder = slices.DeleteFunc(slices.Clone(c.tombOrder), func(id string) bool { return id == t.ID })
 	e := &entity{rec: *t}
 	e.rec.Removed, e.rec.RemovedAt, e.rec.RemovedWall = 0, 0, 0
 	shown := rung(it.Kind, it.State)
@@ -76,36 +77,46 @@ func (c *Core) amendTombstone(s *step, t *store.Record, it *Item, o observation)
 }
 
 // evict forgets tombstones that are too old or too many, in order of removal
-// and never while a call sent before the removal is in flight.
+// and never while a call sent before the removal is in flight. Those too old
+// go in groups, so that an idle node does not commit for each.
 func (c *Core) evict(s *step) {
-	expired := func(t *store.Record) bool { return s.now.Running-t.RemovedAt >= c.limits.TombstoneAge }
+	if len(c.tombOrder) == 0 {
+		return
+	}
+	age := func(id string) int64 { return s.now.Running - c.tombs[id].RemovedAt }
+	due := age(c.tombOrder[0]) >= c.limits.TombstoneAge+evictSlack
 	n := 0
 	for _, id := range c.tombOrder {
 		t := c.tombs[id]
-		if t == nil { // it came back
-			n++
-			continue
-		}
-		if !expired(t) && len(c.tombs) <= c.limits.Tombstones || !c.forgettable(s, t) {
+		expired := due && age(id) >= c.limits.TombstoneAge
+		if !expired && len(c.tombs) <= c.limits.Tombstones || !c.forgettable(s, t) {
 			break
 		}
 		c.horizon.Tick = max(c.horizon.Tick, t.Removed)
-		c.horizon.Wall = max(c.horizon.Wall, t.RemovedWall)
-		delete(c.tombs, id)
-		delete(c.revive, id)
+		// The wall clock may have been wrong at the removal, or may be stepped
+		// since; how long ago it was is certain (T3).
+		c.horizon.Wall = max(c.horizon.Wall, timestamps.AddClamped(s.now.Stamp.Wall, -age(id)))
+		c.dropTombstone(s, id)
 		c.dropAsk(s, id)
-		s.out.Changes.Forgotten = append(s.out.Changes.Forgotten, id)
 		n++
 	}
 	if n > 0 {
-		c.tombOrder = append([]string(nil), c.tombOrder[n:]...)
+		c.tombOrder = slices.Clone(c.tombOrder[n:])
+		// A batch that deletes and puts a key puts it, so what was removed and
+		// forgotten in one step must not be put.
+		s.out.Changes.Tombstones = slices.DeleteFunc(s.out.Changes.Tombstones, func(t *store.Record) bool { return c.tombs[t.ID] == nil })
 	}
 	if len(c.tombOrder) > 0 {
-		if t := c.tombs[c.tombOrder[0]]; t != nil {
-			left := max(0, c.limits.TombstoneAge-(s.now.Running-t.RemovedAt))
-			c.wake(s, timestamps.AddClamped(s.now.Stamp.Mono, left+evictSlack))
-		}
+		left := max(0, c.limits.TombstoneAge-age(c.tombOrder[0]))
+		c.wake(s, timestamps.AddClamped(s.now.Stamp.Mono, left+evictSlack))
 	}
+}
+
+// dropTombstone takes a tombstone out; the caller sees to tombOrder.
+func (c *Core) dropTombstone(s *step, id string) {
+	delete(c.tombs, id)
+	delete(c.revive, id)
+	s.out.Changes.Forgotten = append(s.out.Changes.Forgotten, id)
 }
 
 func (c *Core) forgettable(s *step, t *store.Record) bool {

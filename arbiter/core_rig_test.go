@@ -1,0 +1,357 @@
+package arbiter
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// start is the wall clock at the beginning of every test, ns.
+const start int64 = 1_767_225_600_000_000_000 // 2026-01-01T00:00:00Z
+
+const second int64 = 1_000_000_000
+
+// rig drives one core as its loop would: it stamps, commits, restarts, and
+// checks after every step what must hold whatever the input was.
+type rig struct {
+	core   *Core
+	limits Limits
+
+	tick    timestamps.Tick
+	wall    int64
+	mono    int64
+	running int64
+	wake    int64
+	open    map[timestamps.Tick]bool // calls in flight
+
+	held bool // commits are held back
+	mem  disk // what readers would see
+	disk disk // what a crash leaves
+
+	waiting map[ActionKey]bool // actions given out whose outcome has not come back
+	faults  []string           // invariants found broken
+}
+
+// disk is what a store holds.
+type disk struct {
+	records map[store.Key]*store.Record
+	tombs   map[string]*store.Record
+	asks    map[string]*store.Ask
+	told    map[string]toldUpTo
+	events  []store.Event
+	tick    timestamps.Tick
+	running int64
+	horizon store.Horizon
+}
+
+// toldUpTo is how far an id's life was journaled.
+type toldUpTo struct {
+	incarnation uint32
+	state       store.State
+}
+
+func newDisk() disk {
+	return disk{
+		records: map[store.Key]*store.Record{}, tombs: map[string]*store.Record{},
+		asks: map[string]*store.Ask{}, told: map[string]toldUpTo{},
+	}
+}
+
+func (d disk) clone() disk {
+	d.records, d.tombs = maps.Clone(d.records), maps.Clone(d.tombs)
+	d.asks, d.told = maps.Clone(d.asks), maps.Clone(d.told)
+	d.events = slices.Clip(d.events)
+	return d
+}
+
+func newRig(limits Limits) *rig {
+	return &rig{
+		core: NewCore(limits, "boot"), limits: limits, wall: start, open: map[timestamps.Tick]bool{},
+		mem: newDisk(), disk: newDisk(), waiting: map[ActionKey]bool{},
+	}
+}
+
+// stamp takes the next tick.
+func (r *rig) stamp() timestamps.Stamp {
+	r.tick++
+	return timestamps.Stamp{Tick: r.tick, Wall: r.wall, Mono: r.mono}
+}
+
+// send stamps the sending of a call.
+func (r *rig) send() timestamps.Stamp {
+	s := r.stamp()
+	r.open[s.Tick] = true
+	return s
+}
+
+// pass lets time pass.
+func (r *rig) pass(d int64) {
+	r.wall += d
+	r.mono += d
+	r.running += d
+}
+
+func (r *rig) now() Now {
+	n := Now{Stamp: r.stamp(), Running: r.running}
+	for t := range r.open {
+		if n.OldestCall == 0 || t < n.OldestCall {
+			n.OldestCall = t
+		}
+	}
+	return n
+}
+
+// step gives the core one input, applies what it decides and checks it.
+func (r *rig) step(in Input) Output {
+	switch in := in.(type) {
+	case *ListSeen:
+		delete(r.waiting, in.Scope.action())
+	case *ListFailed:
+		delete(r.waiting, in.Scope.action())
+	case *StatusSeen:
+		delete(r.waiting, ActionKey{ActStatus, in.ID})
+	}
+	before := r.core.Clone()
+	frozen := freeze(before)
+	out := r.core.Step(r.now(), in)
+	if diff := cmp.Diff(frozen, freeze(before)); diff != "" {
+		r.fault("O9, core.go: a step changed what it shares with a clone: %s", diff)
+	}
+	switch in := in.(type) { // applied: the calls are over
+	case *ListSeen:
+		delete(r.open, in.SandboxCall.Sent.Tick)
+		delete(r.open, in.ContainerCall.Sent.Tick)
+	case *StatusSeen:
+		delete(r.open, in.Call.Sent.Tick)
+	}
+	r.apply(&out)
+	return out
+}
+
+// frozen is a deep enough copy of what clones share.
+type frozen struct {
+	Records map[string]store.Record
+	Marks   map[string]marks
+}
+
+type marks struct {
+	Deleted, Lowered timestamps.Tick
+	Absent           string
+	Flags            [5]bool
+	Listed           uint64
+	Fault            string
+	Claims           string
+}
+
+func freeze(c *Core) frozen {
+	f := frozen{Records: map[string]store.Record{}, Marks: map[string]marks{}}
+	for id, e := range c.ents {
+		f.Records[id] = e.rec
+		f.Marks[id] = marks{
+			Deleted: e.deleted, Lowered: e.lowered, Absent: fmt.Sprint(e.absent),
+			Flags: [5]bool{e.bulk, e.stopped, e.looked, e.current}, Listed: e.listed,
+			Fault: e.fault, Claims: fmt.Sprint(e.claimAt, e.via),
+		}
+	}
+	for id, t := range c.tombs {
+		f.Records["tomb "+id] = *t
+	}
+	return f
+}
+
+func (r *rig) fault(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Sprintf(format, args...))
+}
+
+// apply does the caller's duties for one output.
+func (r *rig) apply(out *Output) {
+	if out.Wake != 0 && (r.wake == 0 || out.Wake < r.wake) {
+		r.wake = out.Wake
+	}
+	for _, a := range out.Actions {
+		if r.waiting[a.Key()] && a.Kind != ActList { // a periodic list may answer one that is still to be sent
+			r.fault("action %v is outstanding twice", a.Key())
+		}
+		r.waiting[a.Key()] = true
+	}
+	r.write(&out.Changes)
+	r.compare()
+	if !r.held {
+		r.commit()
+	}
+}
+
+// write applies a batch to what readers see.
+func (r *rig) write(b *store.Batch) {
+	for _, key := range b.Gone {
+		delete(r.mem.records, key)
+	}
+	for _, id := range b.Forgotten {
+		delete(r.mem.tombs, id)
+	}
+	for _, id := range b.Answered {
+		delete(r.mem.asks, id)
+	}
+	for i := range b.Events {
+		r.checkEvent(&b.Events[i])
+	}
+	for _, rec := range b.Records {
+		r.checkRecord(rec)
+		r.mem.records[store.Key{Kind: rec.Kind, ID: rec.ID}] = rec
+	}
+	for _, rec := range b.Tombstones {
+		r.checkTombstone(rec)
+		r.mem.tombs[rec.ID] = rec
+	}
+	for _, a := range b.Asks {
+		r.mem.asks[a.ID] = a
+	}
+	r.mem.events = append(r.mem.events, b.Events...)
+	r.mem.tick, r.mem.running, r.mem.horizon = r.tick, r.running, r.core.Horizon()
+}
+
+func (r *rig) commit() { r.disk = r.mem.clone() }
+
+// eventID is the id of the entity that an event is about.
+func eventID(ev *store.Event) string {
+	if ev.Container.ID != "" {
+		return ev.Container.ID
+	}
+	return ev.SandboxID
+}
+
+// stateOf is the state that an event of this type tells.
+var stateOf = map[store.EventType]store.State{
+	store.SandboxCreated: store.StateCreated, store.ContainerCreated: store.StateCreated,
+	store.SandboxReady: store.StateUp, store.ContainerStarted: store.StateUp,
+	store.SandboxNotReady: store.StateDown, store.ContainerDied: store.StateDown,
+	store.SandboxRemoved: store.StateRemoved, store.ContainerRemoved: store.StateRemoved,
+}
+
+// checkEvent: each state is told once in an incarnation, in order (O9).
+func (r *rig) checkEvent(ev *store.Event) {
+	id := eventID(ev)
+	was := r.mem.told[id]
+	state, lifecycle := stateOf[ev.Type]
+	switch {
+	case ev.Change == store.ChangeRegressed:
+		if ev.Incarnation != was.incarnation+1 && was.incarnation != 0 {
+			r.fault("O9: %s returns in incarnation %d after %d", id, ev.Incarnation, was.incarnation)
+		}
+		r.mem.told[id] = toldUpTo{ev.Incarnation, store.StateNone}
+		return
+	case !lifecycle:
+		return
+	case was.incarnation == 0:
+	case ev.Incarnation != was.incarnation:
+		r.fault("O9: %s %s in incarnation %d after %d", ev.Type, id, ev.Incarnation, was.incarnation)
+	case state <= was.state:
+		r.fault("O9: %s %s told after state %s", ev.Type, id, was.state.Name(store.KindContainer))
+	}
+	if ev.Type == store.ContainerDied && !ev.ExitKnown && ev.ExitCode != 0 {
+		r.fault("O2: %s has a code though it is unknown", id)
+	}
+	r.mem.told[id] = toldUpTo{ev.Incarnation, state}
+}
+
+// checkRecord: what is known is not lost (O7), states only grow (O1).
+func (r *rig) checkRecord(rec *store.Record) {
+	old := r.mem.records[store.Key{Kind: rec.Kind, ID: rec.ID}]
+	if old == nil || old.Incarnation != rec.Incarnation {
+		return
+	}
+	r.checkKept(old, rec)
+}
+
+func (r *rig) checkTombstone(rec *store.Record) {
+	if old := r.mem.tombs[rec.ID]; old != nil && old.Incarnation == rec.Incarnation {
+		r.checkKept(old, rec)
+	}
+	if old := r.mem.records[store.Key{Kind: rec.Kind, ID: rec.ID}]; old != nil && old.Incarnation == rec.Incarnation {
+		r.checkKept(old, rec)
+	}
+}
+
+func (r *rig) checkKept(old, rec *store.Record) {
+	switch {
+	case rec.State < old.State:
+		r.fault("O1: %s sank from %d to %d in one incarnation", rec.ID, old.State, rec.State)
+	case rec.Journaled < old.Journaled:
+		r.fault("O9: %s forgot what was told", rec.ID)
+	case old.Exit.Known() && !rec.Exit.Known():
+		r.fault("O7: %s lost its exit", rec.ID)
+	case old.StartedAt != 0 && rec.StartedAt == 0:
+		r.fault("O7: %s lost its start", rec.ID)
+	case len(old.IPs) != 0 && len(rec.IPs) == 0:
+		r.fault("O7: %s lost its addresses", rec.ID)
+	}
+}
+
+// compare: what was handed over to be stored is what the core holds.
+func (r *rig) compare() {
+	c := r.core
+	if len(r.mem.records) != len(c.ents) || len(r.mem.tombs) != len(c.tombs) || len(r.mem.asks) != len(c.asks) {
+		r.fault("D1: store has %d records, %d tombstones, %d asks; core %d, %d, %d",
+			len(r.mem.records), len(r.mem.tombs), len(r.mem.asks), len(c.ents), len(c.tombs), len(c.asks))
+	}
+	for id, e := range c.ents {
+		if !r.mem.records[store.Key{Kind: e.rec.Kind, ID: id}].SameContent(&e.rec) {
+			r.fault("D1: record of %s was not handed over to be stored", id)
+		}
+		if c.tombs[id] != nil {
+			r.fault("O6: %s is live and a tombstone", id)
+		}
+	}
+	for id, t := range c.tombs {
+		if r.mem.tombs[id] != t {
+			r.fault("D1: tombstone of %s was not handed over to be stored", id)
+		}
+	}
+	for id, a := range c.asks {
+		if have := r.mem.asks[id]; have == nil || *have != a {
+			r.fault("D1: question about %s was not handed over to be stored", id)
+		}
+		if e := c.ents[id]; e == nil && c.tombs[id] == nil && a.Why&^store.ReasonConfirm != 0 {
+			r.fault("O8: question %v about nothing, %s", a.Why.Names(), id)
+		}
+	}
+}
+
+// restart loses what was not committed and starts over from what was.
+func (r *rig) restart() Output {
+	r.mem = r.disk.clone()
+	r.held = false
+	r.tick, r.running = r.disk.tick, r.disk.running
+	r.mono, r.wake = 0, 0
+	r.open, r.waiting = map[timestamps.Tick]bool{}, map[ActionKey]bool{}
+	r.core = NewCore(r.limits, "boot")
+	r.core.Restore(r.snapshot())
+	out := r.core.Resume(r.now())
+	r.apply(&out)
+	return out
+}
+
+func (r *rig) snapshot() *store.Snapshot {
+	s := &store.Snapshot{Meta: store.Meta{Tick: r.disk.tick, Running: r.disk.running, Horizon: r.disk.horizon}}
+	for _, rec := range r.disk.records {
+		s.Records = append(s.Records, rec)
+	}
+	slices.SortFunc(s.Records, func(a, b *store.Record) int {
+		if a.Kind != b.Kind {
+			return int(a.Kind) - int(b.Kind)
+		}
+		return slices.Compare([]byte(a.ID), []byte(b.ID))
+	})
+	for _, id := range sortedKeys(r.disk.tombs) {
+		s.Tombstones = append(s.Tombstones, r.disk.tombs[id])
+	}
+	for _, id := range sortedKeys(r.disk.asks) {
+		s.Asks = append(s.Asks, r.disk.asks[id])
+	}
+	return s
+}

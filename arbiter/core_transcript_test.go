@@ -1,0 +1,672 @@
+package arbiter
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/plegd/plegd/store"
+)
+
+// TestTranscripts runs testdata/*.txt. Each file is a story told to one core:
+// commands above the line, below it all that the core decided. A file starts
+// with which rule or trace it is about. `go test ./arbiter -rewrite` writes
+// the answers anew; read the difference before you commit it.
+//
+//	runtime NAME                      an answer to Version
+//	limits tombstones=N age=D         before anything else
+//	stream up|down|unsupported
+//	overflow                          events were thrown away
+//	event TYPE ID [ts=T] [nil]        TYPE: CREATED STARTED STOPPED DELETED or a number; below it the payload,
+//	                                  the sandbox's status first; nil: without a sandbox status
+//	list | look SANDBOX | pod UID     a completed list, of everything or less; below it what it has
+//	status ID notfound|error          a status call's answer, or below it the status
+//	send list | half list | answer list
+//	                                  the same in parts: sent; sandboxes answered and containers sent; answered.
+//	                                  Likewise look, pod and status; `send list as=b` tells two apart
+//	fail list|look S|pod UID [unreachable]
+//	request UID                       a reader wants a pod looked at
+//	wait D                            time passes; the core is woken if it asked for that
+//	clock-step D                      the wall clock is set
+//	hold | commit                     commits fail from now on; work again
+//	restart                           the agent is killed and started: what was not committed is lost
+//	show                              what is recorded, removed and asked
+//
+// An item is `ID [in=SANDBOX] STATE [field=value]...`; what has in= is a
+// container. Fields are remembered by id, so each is given once: uid, ns, pod,
+// name, att, image, label, created, started, code, finished, reason, ip (ip=-
+// is none), hostnet. Lists carry neither start nor exit nor address. `bare`
+// leaves all but the state out.
+//
+// Times are offsets from the start, on the wall clock unless "after" says that
+// a question is not to be asked before.
+func TestTranscripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		tr := &transcript{known: map[string]Item{}, sent: map[string]*Call{}, half: map[string]*Call{}}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
+			if tr.rig == nil {
+				var limits Limits
+				if d.Cmd == "limits" {
+					limits.Tombstones, _ = strconv.Atoi(tr.args(d).get("tombstones"))
+					limits.TombstoneAge, _ = span(tr.args(d).get("age"))
+				}
+				tr.rig = newRig(limits)
+			}
+			out, err := tr.run(d)
+			if err != nil {
+				d.Fatalf(t, "%s: %v", d.Pos, err)
+			}
+			for _, f := range tr.faults {
+				t.Errorf("%s: %s", d.Pos, f)
+			}
+			tr.faults = nil
+			return out
+		})
+	})
+}
+
+// transcript is the state of one file.
+type transcript struct {
+	*rig
+	known map[string]Item  // fields of each id so far
+	sent  map[string]*Call // calls in parts, by name
+	half  map[string]*Call // their second call, where there is one
+}
+
+// words are the arguments of a command or an item.
+type words []string
+
+func (w words) has(key string) bool {
+	for _, a := range w {
+		if a == key {
+			return true
+		}
+	}
+	return false
+}
+
+func (w words) get(key string) string {
+	for _, a := range w {
+		if v, ok := strings.CutPrefix(a, key+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// at returns the n-th word that is not key=value.
+func (w words) at(n int) string {
+	for _, a := range w {
+		if strings.Contains(a, "=") {
+			continue
+		}
+		if n == 0 {
+			return a
+		}
+		n--
+	}
+	return ""
+}
+
+func (tr *transcript) args(d *datadriven.TestData) words {
+	w := make(words, 0, len(d.CmdArgs))
+	for _, a := range d.CmdArgs {
+		if len(a.Vals) == 0 {
+			w = append(w, a.Key)
+		} else {
+			w = append(w, a.Key+"="+strings.Join(a.Vals, ","))
+		}
+	}
+	return w
+}
+
+func (tr *transcript) run(d *datadriven.TestData) (string, error) {
+	w := tr.args(d)
+	switch d.Cmd {
+	case "limits":
+		return "", nil
+	case "runtime":
+		return tr.print(tr.step(&RuntimeSeen{At: tr.stamp(), Name: w.at(0)})), nil
+	case "stream":
+		state := map[string]StreamState{"up": StreamUp, "down": StreamDown, "unsupported": StreamUnsupported}[w.at(0)]
+		return tr.print(tr.step(&StreamChanged{At: tr.stamp(), State: state})), nil
+	case "overflow":
+		return tr.print(tr.step(&StreamOverflow{At: tr.stamp(), Lost: 1})), nil
+	case "request":
+		return tr.print(tr.step(&Requested{At: tr.stamp(), PodKey: w.at(0)})), nil
+	case "event":
+		return tr.event(d, w)
+	case "list", "look", "pod", "status":
+		w = append(words{d.Cmd}, w...)
+		tr.sendCall(w)
+		if d.Cmd != "status" {
+			tr.half[callName(w)] = tr.answerHalf(w)
+		}
+		return tr.answerCall(d, w)
+	case "send":
+		tr.sendCall(w)
+		return "", nil
+	case "half":
+		tr.half[callName(w)] = tr.answerHalf(w)
+		return "", nil
+	case "answer":
+		return tr.answerCall(d, w)
+	case "fail":
+		tr.sendCall(w)
+		delete(tr.open, tr.sent[callName(w)].Sent.Tick)
+		in := &ListFailed{Scope: scopeOf(w), At: tr.stamp(), Err: "failed", Unreachable: w.has("unreachable")}
+		return tr.print(tr.step(in)), nil
+	case "wait":
+		return tr.wait(w.at(0))
+	case "clock-step":
+		n, err := span(w.at(0))
+		tr.wall += n
+		return "", err
+	case "hold":
+		tr.held = true
+		return "", nil
+	case "commit":
+		tr.held = false
+		tr.commit()
+		return "", nil
+	case "restart":
+		tr.sent, tr.half = map[string]*Call{}, map[string]*Call{}
+		return tr.print(tr.restart()), nil
+	case "show":
+		return tr.show(), nil
+	}
+	return "", fmt.Errorf("unknown command %q", d.Cmd)
+}
+
+func (tr *transcript) wait(text string) (string, error) {
+	left, err := span(text)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for tr.wake != 0 && tr.wake <= tr.mono+left {
+		d := max(0, tr.wake-tr.mono)
+		tr.pass(d)
+		left -= d
+		tr.wake = 0
+		if text := tr.print(tr.step(&TimePassed{At: tr.stamp()})); text != nothing {
+			b.WriteString(text)
+		}
+	}
+	tr.pass(left)
+	return b.String(), nil
+}
+
+// span reads a duration such as 5s or +1h, in ns.
+func span(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(strings.TrimPrefix(text, "+"))
+	return int64(d), err
+}
+
+// moment reads an offset from the start. A number without a unit is taken as it is.
+func moment(text string) (int64, error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, nil
+	}
+	d, err := span(text)
+	return start + d, err
+}
+
+func (tr *transcript) event(d *datadriven.TestData, w words) (string, error) {
+	ev := &EventSeen{CreatedAt: tr.wall, ID: w.at(1)}
+	kinds := map[string]EventKind{"CREATED": EventCreated, "STARTED": EventStarted, "STOPPED": EventStopped, "DELETED": EventDeleted}
+	kind, ok := kinds[w.at(0)]
+	if !ok {
+		n, err := strconv.Atoi(w.at(0))
+		if err != nil {
+			return "", fmt.Errorf("event type %q", w.at(0))
+		}
+		kind = EventKind(n)
+	}
+	ev.Type = kind
+	if ts := w.get("ts"); ts != "" {
+		var err error
+		if ev.CreatedAt, err = moment(ts); err != nil {
+			return "", err
+		}
+	}
+	sandboxes, containers, err := tr.items(d.Input, true)
+	if err != nil {
+		return "", err
+	}
+	if len(sandboxes) > 0 {
+		ev.Sandbox = &sandboxes[0]
+	} else if !w.has("nil") {
+		return "", fmt.Errorf("event without a sandbox: say nil if you mean it")
+	}
+	ev.Containers = containers
+	ev.At = tr.stamp()
+	return tr.print(tr.step(ev)), nil
+}
+
+func callName(w words) string { return w.at(0) + " " + w.at(1) + " " + w.get("as") }
+
+func scopeOf(w words) Scope {
+	switch w.at(0) {
+	case "look":
+		return Scope{Sandbox: w.at(1)}
+	case "pod":
+		return Scope{PodUID: w.at(1)}
+	default:
+		return Scope{}
+	}
+}
+
+func (tr *transcript) sendCall(w words) {
+	tr.sent[callName(w)] = &Call{Sent: tr.send()}
+}
+
+// answerHalf ends the first of a list's two calls and sends the second.
+func (tr *transcript) answerHalf(w words) *Call {
+	tr.sent[callName(w)].Answered = tr.stamp()
+	return &Call{Sent: tr.send()}
+}
+
+func (tr *transcript) answerCall(d *datadriven.TestData, w words) (string, error) {
+	name := callName(w)
+	first := tr.sent[name]
+	if first == nil {
+		return "", fmt.Errorf("%q was not sent", name)
+	}
+	delete(tr.sent, name)
+	if w.at(0) == "status" {
+		return tr.answerStatus(d, w, first)
+	}
+	sandboxes, containers, err := tr.items(d.Input, false)
+	if err != nil {
+		return "", err
+	}
+	second := tr.half[name]
+	if second == nil {
+		return "", fmt.Errorf("say half first: the sandboxes were not answered")
+	}
+	delete(tr.half, name)
+	second.Answered = tr.stamp()
+	return tr.print(tr.step(&ListSeen{
+		Scope: scopeOf(w), Sandboxes: sandboxes, Containers: containers, SandboxCall: *first, ContainerCall: *second,
+	})), nil
+}
+
+func (tr *transcript) answerStatus(d *datadriven.TestData, w words, call *Call) (string, error) {
+	in := &StatusSeen{ID: w.at(1)}
+	switch w.at(2) {
+	case "notfound":
+		in.NotFound = true
+	case "error":
+		in.Err = "internal error"
+	default:
+		sandboxes, containers, err := tr.items(d.Input, true)
+		if err != nil {
+			return "", err
+		}
+		if len(sandboxes)+len(containers) != 1 {
+			return "", fmt.Errorf("want one status")
+		}
+		for _, items := range [][]Item{sandboxes, containers} {
+			for i := range items {
+				in.Item = &items[i]
+			}
+		}
+	}
+	if it, ok := tr.known[in.ID]; ok {
+		in.Kind = it.Kind
+	}
+	call.Answered = tr.stamp()
+	in.Call = *call
+	return tr.print(tr.step(in)), nil
+}
+
+// items reads the lines below a command.
+func (tr *transcript) items(text string, full bool) (sandboxes, containers []Item, err error) {
+	for line := range strings.Lines(text) {
+		w := words(strings.Fields(line))
+		if len(w) == 0 {
+			continue
+		}
+		it, err := tr.item(w, full)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", strings.TrimSpace(line), err)
+		}
+		if it.Kind == store.KindSandbox {
+			sandboxes = append(sandboxes, it)
+		} else {
+			containers = append(containers, it)
+		}
+	}
+	return sandboxes, containers, nil
+}
+
+func (tr *transcript) item(w words, full bool) (Item, error) {
+	id := w.at(0)
+	it, ok := tr.known[id]
+	if !ok {
+		it = Item{ID: id, Kind: store.KindSandbox, Sandbox: id}
+		it.Identity.Pod = store.PodRef{UID: "U1", Namespace: "default", Name: "web"}
+		if in := w.get("in"); in != "" {
+			it.Kind, it.Sandbox = store.KindContainer, in
+			it.Identity.Name = "app"
+			if s, ok := tr.known[in]; ok {
+				it.Identity.Pod = s.Identity.Pod
+			}
+		}
+	}
+	for _, a := range w[1:] {
+		key, v, ok := strings.Cut(a, "=")
+		if !ok {
+			continue
+		}
+		if err := setField(&it, key, v); err != nil {
+			return it, err
+		}
+	}
+	state := w.at(1)
+	states := map[string]int32{"created": 0, "running": 1, "exited": 2, "unknown": 3, "ready": 0, "notready": 1}
+	it.HostNetwork = it.HostNetwork || w.has("hostnet")
+	n, ok := states[state]
+	if !ok {
+		number, err := strconv.Atoi(w.get("state"))
+		if err != nil {
+			return it, fmt.Errorf("no state")
+		}
+		n = int32(number)
+	}
+	it.State = n
+	if it.Exit.Code != 0 && it.Exit.FinishedAt == 0 {
+		it.Exit.FinishedAt = tr.wall
+	}
+	tr.known[id] = it
+
+	if it.State != criContainerExited {
+		it.Exit = store.Exit{}
+	}
+	if it.State == criContainerCreated {
+		it.StartedAt = 0
+	}
+	switch {
+	case !full:
+		it.Full, it.StartedAt, it.Exit, it.IPs, it.HostNetwork, it.Rest = false, 0, store.Exit{}, nil, false, ""
+	default:
+		it.Full, it.Rest = true, "status of "+id
+	}
+	if w.has("bare") {
+		it.StartedAt, it.Exit, it.IPs = 0, store.Exit{}, nil
+	}
+	return it, nil
+}
+
+func setField(it *Item, key, v string) (err error) {
+	none := v == "-"
+	switch key {
+	case "in", "state":
+	case "uid":
+		it.Identity.Pod.UID = v
+		if none {
+			it.Identity.Pod.UID = ""
+		}
+	case "ns":
+		it.Identity.Pod.Namespace = v
+	case "pod":
+		it.Identity.Pod.Name = v
+	case "name":
+		it.Identity.Name = v
+	case "image":
+		it.Identity.Image = v
+	case "att":
+		var n int
+		n, err = strconv.Atoi(v)
+		it.Identity.Attempt = uint32(n)
+	case "label":
+		k, val, _ := strings.Cut(v, ":")
+		it.Identity.Labels = map[string]string{k: val}
+	case "created":
+		it.CreatedAt, err = moment(v)
+	case "started":
+		it.StartedAt, err = moment(v)
+	case "finished":
+		it.Exit.FinishedAt, err = moment(v)
+	case "code":
+		var n int
+		n, err = strconv.Atoi(v)
+		it.Exit.Code = int32(n)
+	case "reason":
+		it.Exit.Reason = v
+	case "ip":
+		it.IPs = strings.Split(v, ",")
+		if none {
+			it.IPs = nil
+		}
+	default:
+		err = fmt.Errorf("unknown field %q", key)
+	}
+	return err
+}
+
+const nothing = "nothing\n"
+
+// print renders all that a step decided.
+func (tr *transcript) print(out Output) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	if out.Step != 0 {
+		line("clock stepped %s", offset(out.Step))
+	}
+	for _, a := range out.Anomalies {
+		line("anomaly %s", a)
+	}
+	if out.Ignored > 0 {
+		line("ignored %d", out.Ignored)
+	}
+	for i := range out.Changes.Events {
+		line("journal %s", printEvent(&out.Changes.Events[i]))
+	}
+	for _, c := range out.Confirmed {
+		line("confirmed %s", c.ID)
+	}
+	for _, r := range out.Changes.Records {
+		line("record %s", printRecord(r))
+	}
+	for _, r := range out.Changes.Tombstones {
+		line("tombstone %s", printRecord(r))
+	}
+	for _, id := range out.Changes.Forgotten {
+		line("tombstone %s no more", id)
+	}
+	for _, a := range out.Changes.Asks {
+		line("queue %s", printAsk(a))
+	}
+	for _, id := range out.Changes.Answered {
+		line("queue %s no more", id)
+	}
+	for _, f := range out.Faults {
+		line("fault %s %q", f.Key.ID, f.Err)
+	}
+	for _, a := range out.Actions {
+		line("ask %s", printAction(a))
+	}
+	for _, f := range out.Fresh {
+		if f.PodKey != "" {
+			line("fresh %s", f.PodKey)
+		}
+	}
+	for _, m := range out.Misses {
+		line("miss %s %s", m.Key.ID, m.State.Name(m.Key.Kind))
+	}
+	if out.Relist != nil && (out.Relist.Changed > 0 || out.Relist.Misses > 0 || tr.core.stream == StreamUp && !out.Relist.Clean) {
+		text := ""
+		if tr.core.stream == StreamUp && !out.Relist.Clean {
+			text = " not clean"
+		}
+		if n := out.Relist.Changed; n > 0 {
+			text += fmt.Sprintf(" changed=%d", n)
+		}
+		if n := out.Relist.Misses; n > 0 {
+			text += fmt.Sprintf(" misses=%d", n)
+		}
+		line("relist%s", text)
+	}
+	if out.Shrink {
+		line("shrink")
+	}
+	if b.Len() == 0 {
+		return nothing
+	}
+	return b.String()
+}
+
+// offset prints ns as a duration, a point in time as one from the start.
+func offset(ns int64) string {
+	d := time.Duration(ns)
+	if d < 0 {
+		return d.String()
+	}
+	return "+" + d.String()
+}
+
+func at(wall int64) string {
+	if d := wall - start; d > -int64(24*365*time.Hour) && d < int64(24*365*100*time.Hour) {
+		return offset(d)
+	}
+	return strconv.FormatInt(wall, 10)
+}
+
+func printEvent(ev *store.Event) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", ev.Type, eventID(ev))
+	if ev.Change != "" {
+		fmt.Fprintf(&b, " %s=%s", ev.Change, strings.Join(ev.Changed, ","))
+	}
+	if ev.ExitKnown {
+		fmt.Fprintf(&b, " code=%d", ev.ExitCode)
+	}
+	if ev.Reason != "" {
+		fmt.Fprintf(&b, " reason=%s", ev.Reason)
+	}
+	if ev.OccurredAt != 0 {
+		fmt.Fprintf(&b, " at=%s", at(ev.OccurredAt))
+	}
+	if ev.Pod.UID != "" {
+		fmt.Fprintf(&b, " pod=%s", ev.Pod.UID)
+	}
+	if ev.Pod.IP != "" {
+		fmt.Fprintf(&b, " ip=%s", ev.Pod.IP)
+	}
+	for k, v := range ev.Pod.Labels {
+		fmt.Fprintf(&b, " label=%s:%s", k, v)
+	}
+	if ev.Incarnation != 1 {
+		fmt.Fprintf(&b, " incarnation=%d", ev.Incarnation)
+	}
+	fmt.Fprintf(&b, " %s", ev.Source)
+	if ev.Inferred {
+		b.WriteString(" inferred")
+	}
+	return b.String()
+}
+
+func printRecord(r *store.Record) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", r.ID, r.State.Name(r.Kind))
+	if r.Incarnation != 1 {
+		fmt.Fprintf(&b, " incarnation=%d", r.Incarnation)
+	}
+	if shown := rung(r.Kind, r.Reported); shown != r.State && r.Reported != store.ReportedNone && r.State != store.StateRemoved {
+		fmt.Fprintf(&b, " reported=%s", reported(r))
+	}
+	if r.StartedAt != 0 {
+		fmt.Fprintf(&b, " started=%s", at(r.StartedAt))
+	}
+	if r.Exit.Known() {
+		fmt.Fprintf(&b, " code=%d finished=%s", r.Exit.Code, at(r.Exit.FinishedAt))
+	}
+	if r.Exit.Reason != "" {
+		fmt.Fprintf(&b, " reason=%s", r.Exit.Reason)
+	}
+	if len(r.IPs) > 0 {
+		fmt.Fprintf(&b, " ip=%s", strings.Join(r.IPs, ","))
+	}
+	if exitUnknown(r) {
+		b.WriteString(" exit-seen")
+	}
+	if r.Journaled != r.State {
+		fmt.Fprintf(&b, " told=%s", r.Journaled.Name(r.Kind))
+	}
+	if r.Provisional {
+		b.WriteString(" provisional")
+	}
+	if r.Quiet {
+		b.WriteString(" quiet")
+	}
+	if r.GaveUp != 0 {
+		fmt.Fprintf(&b, " gave-up=%s", strings.Join(r.GaveUp.Names(), ","))
+	}
+	return b.String()
+}
+
+func reported(r *store.Record) string {
+	if s := rung(r.Kind, r.Reported); s != store.StateNone {
+		return s.Name(r.Kind)
+	}
+	return strconv.Itoa(int(r.Reported))
+}
+
+func printAsk(a *store.Ask) string {
+	text := a.ID + " " + strings.Join(a.Why.Names(), ",")
+	for i, n := range a.Tries {
+		if n > 0 {
+			text += fmt.Sprintf(" %s-tries=%d", store.Reason(1 << i).Names()[0], n)
+		}
+	}
+	if a.Fails > 0 {
+		text += fmt.Sprintf(" fails=%d", a.Fails)
+	}
+	return text
+}
+
+func printAction(a Action) string {
+	text := map[ActionKind]string{ActStatus: "status", ActLook: "look", ActPod: "pod", ActList: "list"}[a.Kind]
+	if a.ID != "" {
+		text += " " + a.ID
+	}
+	if a.Attempt > 0 {
+		text += fmt.Sprintf(" attempt=%d", a.Attempt)
+	}
+	if a.NotBefore > 0 {
+		text += " after " + offset(a.NotBefore)
+	}
+	return text
+}
+
+func (tr *transcript) show() string {
+	var b strings.Builder
+	for _, id := range sortedKeys(tr.core.ents) {
+		r := &tr.core.ents[id].rec
+		fmt.Fprintf(&b, "%s pod=%s\n", printRecord(r), r.PodKey())
+	}
+	for _, id := range sortedKeys(tr.core.tombs) {
+		fmt.Fprintf(&b, "tombstone %s\n", printRecord(tr.core.tombs[id]))
+	}
+	for _, id := range sortedKeys(tr.core.asks) {
+		a := tr.core.asks[id]
+		fmt.Fprintf(&b, "queue %s\n", printAsk(&a))
+	}
+	if tr.core.horizon != (store.Horizon{}) {
+		fmt.Fprintf(&b, "horizon %s\n", at(tr.core.horizon.Wall))
+	}
+	if b.Len() == 0 {
+		return nothing
+	}
+	return b.String()
+}
