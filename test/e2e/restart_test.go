@@ -146,7 +146,7 @@ func TestRestartOfUnchangedNode(t *testing.T) {
 func TestRuntimeRestart(t *testing.T) {
 	for _, f := range both {
 		t.Run(f.name, func(t *testing.T) {
-			w := watch(t, f)
+			w := watch(t, f, "--relist-threshold", "2s")
 			p := w.rt.runPod(t, "survivor")
 			runs := p.run(t, "runs", 0, "pause")
 			exits := p.run(t, "exits", 0, "exit", "6", "4s")

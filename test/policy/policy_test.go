@@ -71,15 +71,10 @@ func TestRulesGuardSomething(t *testing.T) {
 	for _, l := range layers {
 		guards[path.Join(l.dir, "...")] = func(f file) bool { return f.dir() == l.dir || within(f.dir(), l.dir) }
 	}
-	var missing []string
 	for name, scope := range guards {
 		if !slices.ContainsFunc(files, scope) {
-			missing = append(missing, name)
+			t.Errorf("no file matches %s", name)
 		}
-	}
-	if len(missing) > 0 {
-		slices.Sort(missing)
-		t.Skipf("nothing to guard yet in %s", strings.Join(missing, ", "))
 	}
 }
 
