@@ -22,20 +22,22 @@ type Allocator struct {
 
 // NewAllocator returns an allocator for the numbers next to limit, both
 // included, which the caller has made durable.
-func NewAllocator(next, limit uint64) Allocator { return Allocator{next: max(next, 1), limit: limit} }
+func NewAllocator(next, limit uint64) Allocator {
+	return Allocator{next: max(next, 1), limit: min(limit, MaxNumber)}
+}
 
 // Next returns the number that would be handed out next.
-func (a Allocator) Next() uint64 { return a.next }
+func (a Allocator) Next() uint64 { return max(a.next, 1) }
 
 // Limit returns the last number of the durable block.
 func (a Allocator) Limit() uint64 { return a.limit }
 
 // Left returns how many numbers the durable block still has.
 func (a Allocator) Left() uint64 {
-	if a.next > a.limit {
+	if a.Next() > a.limit {
 		return 0
 	}
-	return a.limit - a.next + 1
+	return a.limit - a.Next() + 1
 }
 
 // Take hands out n consecutive numbers and returns the first. It takes all or
@@ -44,8 +46,8 @@ func (a *Allocator) Take(n int) (first uint64, err error) {
 	if n < 0 || uint64(n) > a.Left() {
 		return 0, ErrExhausted
 	}
-	first = a.next
-	a.next += uint64(n)
+	first = a.Next()
+	a.next = first + uint64(n)
 	return first, nil
 }
 
@@ -57,13 +59,19 @@ func (a *Allocator) Extend(limit uint64) { a.limit = max(a.limit, min(limit, Max
 // are available, in whole blocks. ok is false when the epoch has no n numbers
 // left below 2^53: time for a new epoch.
 func (a Allocator) Reservation(n int) (limit uint64, ok bool) {
-	need := uint64(max(n, 0))
-	limit = max(a.limit, a.next-min(a.next, 1))
-	for limit-(a.next-min(a.next, 1)) < need {
-		if limit > MaxNumber-Block {
-			return 0, false
-		}
-		limit += Block
+	need, used := uint64(max(n, 0)), a.Next()-1
+	limit = max(a.limit, used)
+	if need <= limit-used {
+		return limit, limit <= MaxNumber
 	}
-	return limit, true
+	// No overflow: used is below 2^64 and what is needed below 2^63, but their
+	// sum need not fit, so the room that is left comes first.
+	if limit > MaxNumber || need > MaxNumber-used {
+		return 0, false
+	}
+	blocks := (need - (limit - used) + Block - 1) / Block
+	if blocks > (MaxNumber-limit)/Block {
+		return 0, false
+	}
+	return limit + blocks*Block, true
 }

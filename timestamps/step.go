@@ -22,7 +22,7 @@ func (d *StepDetector) Observe(wall, mono int64) (step int64) {
 		*d = StepDetector{wall: wall, mono: mono, started: true}
 		return 0
 	}
-	drift := AddClamped(AddClamped(wall, -d.wall), -(mono - d.mono))
+	drift := subClamped(subClamped(wall, d.wall), subClamped(mono, d.mono))
 	if drift > StepThreshold || drift < -StepThreshold {
 		d.wall, d.mono = wall, mono
 		return drift

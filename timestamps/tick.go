@@ -90,7 +90,7 @@ type Stamp struct {
 
 // Since returns the monotonic time in ns from an earlier stamp to s, never
 // negative.
-func (s Stamp) Since(earlier Stamp) int64 { return max(0, s.Mono-earlier.Mono) }
+func (s Stamp) Since(earlier Stamp) int64 { return max(0, subClamped(s.Mono, earlier.Mono)) }
 
 // AddClamped returns a+b for nanosecond times and saturates instead of
 // wrapping round, since runtimes report times near the ends of int64
@@ -103,4 +103,12 @@ func AddClamped(a, b int64) int64 {
 		return math.MinInt64
 	}
 	return a + b
+}
+
+// subClamped returns a-b and saturates instead of wrapping round.
+func subClamped(a, b int64) int64 {
+	if b == math.MinInt64 { // has no negative
+		return AddClamped(AddClamped(a, math.MaxInt64), 1)
+	}
+	return AddClamped(a, -b)
 }
