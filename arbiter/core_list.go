@@ -176,7 +176,7 @@ func (c *Core) fullListDone(s *step, l *ListSeen, changed int) {
 	s.out.Fresh = append(s.out.Fresh, Fresh{Sent: sent.Tick})
 	c.judgeMissing(s, l.ContainerCall.Answered.Mono)
 	s.out.Relist = &Relist{
-		Misses: len(s.out.Misses), Changed: changed,
+		Misses: len(s.out.Misses), Changed: changed + len(s.gone),
 		Clean: c.stream == StreamUp && len(s.out.Misses) == 0 && c.distrust == 0,
 	}
 	if len(s.out.Misses) > 0 {

@@ -78,6 +78,10 @@ func (c *Core) introduce(s *step, it *Item, o observation) *entity {
 // absorb merges the fields, raises the state and notes the evidence.
 func (c *Core) absorb(s *step, e *entity, it *Item, o observation) {
 	r := &e.rec
+	before := r.State
+	if r.Known == 0 { // just introduced
+		before = store.StateNone
+	}
 	shown := rung(it.Kind, it.State)
 	c.unindex(r)
 	merge(r, it, store.Evidence{Span: o.span, State: shown, Full: it.Full})
@@ -92,7 +96,6 @@ func (c *Core) absorb(s *step, e *entity, it *Item, o observation) {
 		e.current = true
 		s.out.Confirmed = append(s.out.Confirmed, store.Key{Kind: r.Kind, ID: r.ID})
 	}
-	before := r.State
 	if shown != store.StateNone && shown >= r.State || shown == store.StateDown {
 		r.Shown |= bit(shown)
 		e.viaIfNone(shown, o.source)

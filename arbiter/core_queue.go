@@ -144,7 +144,7 @@ func (c *Core) answered(s *step, id string, span timestamps.Span, inspect bool) 
 			}
 		case !c.needs(e, why):
 			a.Why, a.Tries[i] = a.Why&^why, 0
-		default:
+		case inspect:
 			a.Tries[i] = saturate(a.Tries[i])
 			if most := tries[why]; most != 0 && a.Tries[i] >= most {
 				a.Why, a.Tries[i] = a.Why&^why, 0
