@@ -2,10 +2,8 @@ package store
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
@@ -20,25 +18,6 @@ type Pages struct {
 	Free     int   // pages on the freelist
 	Lost     int   // pages that are neither; wasted, but harmless
 }
-
-// The parts of bbolt's file format that scanPages reads, all in the byte order
-// of the machine. It has been the same since boltdb 1.0.
-const (
-	boltMagic   = 0xED0CDAED
-	boltVersion = 2
-
-	pageHead      = 16 // id u64, flags u16, count u16, overflow u32
-	elementHead   = 16 // leaf: flags, pos, ksize, vsize u32; branch: pos, ksize u32, id u64
-	bucketHead    = 16 // root page u64, sequence u64
-	metaChecked   = 56 // bytes of a meta under its checksum
-	metaSize      = metaChecked + 8
-	flagBranch    = 0x01
-	flagLeaf      = 0x02
-	flagFreelist  = 0x10
-	elementBucket = 0x01
-	noFreelist    = 1<<64 - 1
-	longFreelist  = 0xFFFF // count that means: the first element is the count
-)
 
 // scanPages walks all pages of a closed bbolt file with plain reads and checks
 // that each is where it belongs, is used once and points to nothing outside.
@@ -68,10 +47,17 @@ func scanPages(path string) (Pages, error) {
 type pageScan struct {
 	file  *os.File
 	pages Pages
-	high  uint64   // pages from here on are unused
-	seen  []bool   // by page id: in use, or on the freelist
-	todo  []uint64 // tree pages to visit
+	high  uint64 // pages from here on are unused
+	seen  []bool // by page id: in use, or on the freelist
+	todo  []subtree
 	buf   []byte
+}
+
+// subtree is a page to visit. Its keys must lie from min on and below max; nil
+// is no bound.
+type subtree struct {
+	id       uint64
+	min, max []byte
 }
 
 func (s *pageScan) run() error {
@@ -96,12 +82,16 @@ func (s *pageScan) run() error {
 	s.seen = make([]bool, s.high)
 	s.seen[0], s.seen[1] = true, true
 	s.pages.Used = 2
-	s.todo = append(s.todo, root)
+	s.todo = append(s.todo, subtree{id: root})
 	for len(s.todo) > 0 {
-		id := s.todo[len(s.todo)-1]
+		t := s.todo[len(s.todo)-1]
 		s.todo = s.todo[:len(s.todo)-1]
-		if err := s.tree(id); err != nil {
-			return err
+		page, err := s.read(t.id)
+		if err == nil {
+			err = s.elements(page, t)
+		}
+		if err != nil {
+			return fmt.Errorf("page %d: %w", t.id, err)
 		}
 	}
 	if freelist != noFreelist {
@@ -113,70 +103,33 @@ func (s *pageScan) run() error {
 	return nil
 }
 
-// findMeta finds the page size and the valid meta with the highest
-// transaction.
-func (s *pageScan) findMeta() (span, error) {
-	var best span
-	consider := func(pos int64) (pageSize int64) {
-		buf := make([]byte, pageHead+metaSize)
-		if _, err := s.file.ReadAt(buf, pos); err != nil {
-			return 0
-		}
-		m := span(buf[pageHead:])
-		h := fnv.New64a()
-		_, _ = h.Write(m[:metaChecked])
-		if m.u32(0) != boltMagic || m.u32(4) != boltVersion || m.u64(metaChecked) != h.Sum64() {
-			return 0
-		}
-		if size := int64(m.u32(8)); size >= 512 && size <= 16<<20 && (pos == 0 || pos == size) {
-			if best == nil || m.u64(48) > best.u64(48) {
-				best, s.pages.PageSize = m, int(size)
-			}
-			return size
-		}
-		return 0
-	}
-	if size := consider(0); size != 0 {
-		consider(size)
-	} else {
-		// The first meta is gone; the second is one page on, whatever a page is.
-		for pos := int64(1024); pos <= 16<<20 && pos < s.pages.FileSize && best == nil; pos *= 2 {
-			consider(pos)
-		}
-	}
-	if best == nil {
-		return nil, errors.New("neither of the two meta pages is valid")
-	}
-	return best, nil
-}
-
 // read returns a page with all its overflow pages and marks them as used.
 func (s *pageScan) read(id uint64) (span, error) {
 	if id < 2 || id >= s.high {
-		return nil, fmt.Errorf("page %d: out of range", id)
+		return nil, errors.New("out of range")
 	}
 	size := s.pages.PageSize
 	head := span(s.room(size))
 	if _, err := s.file.ReadAt(head[:pageHead], int64(id)*int64(size)); err != nil {
-		return nil, fmt.Errorf("page %d: %w", id, err)
+		return nil, err
 	}
 	over := uint64(head.u32(12))
 	if got := head.u64(0); got != id {
-		return nil, fmt.Errorf("page %d: calls itself page %d", id, got)
+		return nil, fmt.Errorf("calls itself page %d", got)
 	}
 	if over >= s.high-id {
-		return nil, fmt.Errorf("page %d: its %d overflow pages are out of range", id, over)
+		return nil, fmt.Errorf("its %d overflow pages are out of range", over)
 	}
 	for i := id; i <= id+over; i++ {
 		if s.seen[i] {
-			return nil, fmt.Errorf("page %d: in use twice", i)
+			return nil, fmt.Errorf("page %d is in use twice", i)
 		}
 		s.seen[i] = true
 		s.pages.Used++
 	}
 	page := span(s.room(size * int(over+1)))
 	if _, err := io.ReadFull(io.NewSectionReader(s.file, int64(id)*int64(size), int64(len(page))), page); err != nil {
-		return nil, fmt.Errorf("page %d: %w", id, err)
+		return nil, err
 	}
 	return page, nil
 }
@@ -189,21 +142,9 @@ func (s *pageScan) room(n int) []byte {
 	return s.buf[:n]
 }
 
-// tree checks a branch or leaf page and queues what it points to.
-func (s *pageScan) tree(id uint64) error {
-	page, err := s.read(id)
-	if err == nil {
-		err = s.elements(page)
-	}
-	if err != nil {
-		return fmt.Errorf("page %d: %w", id, err)
-	}
-	return nil
-}
-
 // elements checks the elements of a branch page, a leaf page or the page that
-// a small bucket has inside its value.
-func (s *pageScan) elements(page span) error {
+// a small bucket has inside its value, and queues what they point to.
+func (s *pageScan) elements(page span, bounds subtree) error {
 	flags, count := page.u16(8), int(page.u16(10))
 	if flags != flagBranch && flags != flagLeaf {
 		return fmt.Errorf("unexpected flags %#x", flags)
@@ -211,7 +152,8 @@ func (s *pageScan) elements(page span) error {
 	if pageHead+count*elementHead > len(page) || (count == 0 && flags == flagBranch) {
 		return fmt.Errorf("it can't hold %d elements", count)
 	}
-	var last span
+	children := len(s.todo)
+	last := bounds.min
 	for i := range count {
 		at := pageHead + i*elementHead
 		e := page[at : at+elementHead]
@@ -225,12 +167,17 @@ func (s *pageScan) elements(page span) error {
 			return fmt.Errorf("element %d is out of range", i)
 		}
 		key := page[start : start+uint64(ksize)]
-		if i > 0 && bytes.Compare(last, key) >= 0 {
+		order := bytes.Compare(last, key)
+		if order > 0 || (order == 0 && i > 0) || (bounds.max != nil && bytes.Compare(key, bounds.max) >= 0) {
 			return fmt.Errorf("element %d is out of order", i)
 		}
 		last = key
 		if flags == flagBranch {
-			s.todo = append(s.todo, e.u64(8))
+			child := subtree{id: e.u64(8), min: bytes.Clone(key), max: bounds.max}
+			if i > 0 {
+				s.todo[children+i-1].max = child.min
+			}
+			s.todo = append(s.todo, child)
 		} else if e.u32(0)&elementBucket != 0 {
 			if err := s.bucket(page[start+uint64(ksize) : end]); err != nil {
 				return fmt.Errorf("element %d: %w", i, err)
@@ -247,20 +194,20 @@ func (s *pageScan) bucket(value span) error {
 		return errors.New("a bucket of too few bytes")
 	}
 	if root := value.u64(0); root != 0 {
-		s.todo = append(s.todo, root)
+		s.todo = append(s.todo, subtree{id: root})
 		return nil
 	}
 	if value = value[bucketHead:]; len(value) < pageHead || value.u16(8) != flagLeaf {
 		return errors.New("an inline bucket without a leaf")
 	}
-	return s.elements(value)
+	return s.elements(value, subtree{})
 }
 
 // freelist checks that free pages exist and that none of them is in use.
 func (s *pageScan) freelist(id uint64) error {
 	page, err := s.read(id)
 	if err != nil {
-		return fmt.Errorf("freelist: %w", err)
+		return fmt.Errorf("freelist: page %d: %w", id, err)
 	}
 	if flags := page.u16(8); flags != flagFreelist {
 		return fmt.Errorf("freelist: page %d has flags %#x", id, flags)
@@ -282,10 +229,3 @@ func (s *pageScan) freelist(id uint64) error {
 	}
 	return nil
 }
-
-// span is a stretch of the file with readers for its numbers.
-type span []byte
-
-func (s span) u16(at int) uint16 { return binary.NativeEndian.Uint16(s[at:]) }
-func (s span) u32(at int) uint32 { return binary.NativeEndian.Uint32(s[at:]) }
-func (s span) u64(at int) uint64 { return binary.NativeEndian.Uint64(s[at:]) }
