@@ -1,9 +1,11 @@
 package pleg
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -90,9 +92,17 @@ type Config struct {
 	// Clock is the wall clock, the monotonic clock and the timers. The zero
 	// Clock means the machine's.
 	Clock timestamps.Clock
+
+	hooks hooks
 }
 
-// ErrConfig is wrapped by every error about a Config.
+// hooks let tests stand between the parts.
+type hooks struct {
+	dialer func(ctx context.Context, path string) (net.Conn, error) // replaces dialing the socket
+	store  func(store.Store) store.Store                            // wraps the store
+}
+
+// ErrConfig is wrapped by ConfigError.
 var ErrConfig = errors.New("invalid configuration")
 
 // defaulted fills in what is not set.
@@ -131,33 +141,54 @@ func (c Config) defaulted() Config {
 	return c
 }
 
-// validate refuses contradictions, one sentence each.
+// ConfigError says which field of a Config is wrong, and why. It wraps
+// ErrConfig.
+type ConfigError struct {
+	Field  string // such as RelistPeriod
+	Value  string
+	Reason string // such as "must be at least 10ms"
+}
+
+// Error names the field, the value and what is allowed.
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("%v: %s %s: %s", ErrConfig, e.Field, e.Value, e.Reason)
+}
+
+// Unwrap returns ErrConfig.
+func (e *ConfigError) Unwrap() error { return ErrConfig }
+
+// Validate says what New would refuse. The error is a ConfigError.
+func (c Config) Validate() error { return c.defaulted().validate() }
+
+// validate refuses contradictions.
 func (c Config) validate() error {
-	if _, err := cri.ParseEndpoint(c.Endpoint); err != nil {
-		return fmt.Errorf("%w: %w", ErrConfig, err)
+	bad := func(field string, value any, format string, args ...any) error {
+		return &ConfigError{Field: field, Value: fmt.Sprint(value), Reason: fmt.Sprintf(format, args...)}
 	}
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
+	if _, err := cri.ParseEndpoint(c.Endpoint); err != nil {
+		return bad("Endpoint", fmt.Sprintf("%.200q", c.Endpoint), "%v", err)
 	}
 	switch {
 	case c.Mode != ModeHybrid && c.Mode != ModeGeneric && c.Mode != ModeEvented:
-		return bad("mode %.40q: must be hybrid, generic or evented", string(c.Mode))
+		return bad("Mode", fmt.Sprintf("%.40q", string(c.Mode)), "must be hybrid, generic or evented")
 	case c.RelistPeriod < minPeriod:
-		return bad("relist period %v: must be at least %v", c.RelistPeriod, minPeriod)
+		return bad("RelistPeriod", c.RelistPeriod, "must be at least %v", minPeriod)
 	case c.RelistPeriodMax < c.RelistPeriod:
-		return bad("longest relist period %v: must not be below the relist period %v", c.RelistPeriodMax, c.RelistPeriod)
+		return bad("RelistPeriodMax", c.RelistPeriodMax, "must not be below the relist period %v", c.RelistPeriod)
 	case c.RelistThreshold < c.RelistPeriod:
-		return bad("relist threshold %v: must not be below the relist period %v", c.RelistThreshold, c.RelistPeriod)
+		return bad("RelistThreshold", c.RelistThreshold, "must not be below the relist period %v", c.RelistPeriod)
 	case c.RPCTimeout < minTimeout:
-		return bad("RPC timeout %v: must be at least %v", c.RPCTimeout, minTimeout)
+		return bad("RPCTimeout", c.RPCTimeout, "must be at least %v", minTimeout)
 	case c.MaxInspections < 1 || c.MaxInspections > maxInspections:
-		return bad("inspections at once %d: must be 1 to %d", c.MaxInspections, maxInspections)
+		return bad("MaxInspections", c.MaxInspections, "must be 1 to %d", maxInspections)
 	case c.CommitRate < 0:
-		return bad("commit rate %v: must not be negative", c.CommitRate)
+		return bad("CommitRate", c.CommitRate, "must not be negative")
 	case c.Retention.Age < 0 || c.Retention.Entries < 0 || c.Retention.Bytes < 0:
-		return bad("journal retention: must not be negative")
+		return bad("Retention", fmt.Sprintf("%+v", c.Retention), "must not be negative")
+	case c.Retention.Bytes > store.DefaultMaxSize/2:
+		return bad("Retention.Bytes", c.Retention.Bytes, "must be at most %d, half of what the state file may grow to", store.DefaultMaxSize/2)
 	case c.Clock.Wall == nil || c.Clock.Mono == nil || c.Clock.NewTimer == nil:
-		return bad("clock: all three parts or none must be given")
+		return bad("Clock", "with parts missing", "all three parts or none must be given")
 	}
 	return nil
 }

@@ -9,12 +9,21 @@ import (
 
 // Check is one thing that health is about.
 type Check struct {
-	Name   string    `json:"name"`             // such as relist, stream, state
+	Name   string    `json:"name"`             // one of CheckArbiter and the rest
 	OK     bool      `json:"ok"`               // nothing is wrong with it
 	Ready  bool      `json:"ready"`            // what is wrong, if anything, leaves the answers good
 	Reason string    `json:"reason,omitempty"` // what is wrong, or a word on how it is
 	Since  time.Time `json:"since,omitzero"`   // since when it is wrong, by the wall clock
 }
+
+// The names of the checks.
+const (
+	CheckArbiter     = "arbiter"     // the arbiter makes progress
+	CheckRelist      = "relist"      // the runtime was listed, not too long ago
+	CheckStream      = "stream"      // the event stream is up
+	CheckState       = "state"       // the state can be written
+	CheckInspections = "inspections" // what was inspected last could be
+)
 
 // Health is the state of health, with a reason for everything that is wrong.
 type Health struct {
@@ -41,7 +50,7 @@ func (g *Generator) Health() Health {
 }
 
 func (g *Generator) checkLoop(l arbiter.Health) Check {
-	c := Check{Name: "arbiter", OK: l.Progress < livenessTimeout}
+	c := Check{Name: CheckArbiter, OK: l.Progress < livenessTimeout}
 	if !c.OK {
 		c.Reason = fmt.Sprintf("no progress for %v", l.Progress.Round(time.Second))
 	}
@@ -52,7 +61,7 @@ func (g *Generator) checkLoop(l arbiter.Health) Check {
 // plus the period in force, so a stretched period is no fault. In ModeEvented
 // no age counts: the stream does.
 func (g *Generator) checkRelist(l arbiter.Health) Check {
-	c := Check{Name: "relist"}
+	c := Check{Name: CheckRelist}
 	period := g.relister.Status().Period.Period
 	switch {
 	case !l.Relisted:
@@ -60,6 +69,7 @@ func (g *Generator) checkRelist(l arbiter.Health) Check {
 		c.Reason = fmt.Sprintf("no relist of %s has succeeded yet", g.client.Path())
 		if _, err := g.runtime.get(); err != "" {
 			c.Reason += ": " + err
+			c.Since = g.runtime.failing()
 		} else if l.ListError != "" {
 			c.Reason += ": " + l.ListError
 		}
@@ -86,10 +96,10 @@ func (g *Generator) checkRelist(l arbiter.Health) Check {
 // checkStream: without a stream a hybrid generator is a generic one, which is
 // worth knowing and no fault.
 func (g *Generator) checkStream(l arbiter.Health) Check {
-	c := Check{Name: "stream", Since: l.StreamSince}
+	c := Check{Name: CheckStream, Since: l.StreamSince}
 	switch {
 	case g.cfg.Mode == ModeGeneric:
-		return Check{Name: "stream", OK: true, Reason: "not used in mode generic"}
+		return Check{Name: CheckStream, OK: true, Reason: "not used in mode generic"}
 	case l.Stream == arbiter.StreamUp:
 		c.OK, c.Since, c.Reason = true, time.Time{}, "up"
 	case l.Stream == arbiter.StreamOff:
@@ -103,15 +113,15 @@ func (g *Generator) checkStream(l arbiter.Health) Check {
 
 func (g *Generator) checkState(l arbiter.Health) Check {
 	if l.StoreError == "" {
-		return Check{Name: "state", OK: true}
+		return Check{Name: CheckState, OK: true}
 	}
-	return Check{Name: "state", Ready: true, Since: l.StoreSince,
+	return Check{Name: CheckState, Ready: true, Since: l.StoreSince,
 		Reason: "can't be written, what is new is held back until it can: " + l.StoreError}
 }
 
 func (g *Generator) checkInspections(l arbiter.Health) Check {
 	if l.Faults == 0 {
-		return Check{Name: "inspections", OK: true}
+		return Check{Name: CheckInspections, OK: true}
 	}
-	return Check{Name: "inspections", Ready: true, Reason: fmt.Sprintf("the last inspection of %d failed", l.Faults)}
+	return Check{Name: CheckInspections, Ready: true, Reason: fmt.Sprintf("the last inspection of %d failed", l.Faults)}
 }

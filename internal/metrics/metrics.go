@@ -57,3 +57,13 @@ func (m *Metrics) Committed(took time.Duration, events int, err error) {}
 
 // Published implements arbiter.Observer.
 func (m *Metrics) Published(ev *store.Event, latency time.Duration) {}
+
+// BuildInfo is a gauge that is always 1 and says which build this is.
+func BuildInfo(version, goVersion string) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "plegd_build_info", Help: "Always 1; the labels say which build this is.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": goVersion},
+	})
+	g.Set(1)
+	return g
+}

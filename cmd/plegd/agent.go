@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/metrics"
+	"github.com/plegd/plegd/internal/server"
+)
+
+// drainTimeout is how long a reader of stdout may take, once all has been
+// written down, to read what is left. What it doesn't read it can ask for with
+// --since.
+const drainTimeout = 500 * time.Millisecond
+
+// agent is `plegd run`: a generator, what serves it, and stdout.
+type agent struct {
+	o        runOptions
+	out      io.Writer
+	log      *slog.Logger
+	registry *prometheus.Registry
+
+	mu        sync.Mutex
+	generator *pleg.Generator // nil until there is an endpoint
+	waiting   string          // why there is none
+}
+
+func newAgent(o runOptions, std streams) *agent {
+	return &agent{o: o, out: std.out, log: o.log.logger(std.err), registry: newRegistry(), waiting: "starting"}
+}
+
+// newRegistry returns a registry with what is about the process.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	b := thisBuild()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		metrics.BuildInfo(b.Version, b.Go))
+	return r
+}
+
+// run runs until ctx ends or the reader of stdout goes away.
+//
+// With an endpoint the state comes first: that it is locked says more than
+// that an address is in use. Without one there is no telling which runtime the
+// state must be of, so health is served while one is looked for.
+func (a *agent) run(ctx context.Context) error {
+	a.log.Info("plegd starts", "version", thisBuild().Version, "mode", a.o.mode, "state_dir", a.o.stateDir)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := watchdog(ctx, a.log)
+	defer ended()
+	if a.o.endpoint != "" {
+		if err := a.open(a.o.endpoint); err != nil {
+			return err
+		}
+	}
+	srv, err := server.New(server.Config{
+		Listen: a.o.listen, Socket: a.o.socket, Health: a.health, Source: a.source, Logger: a.log,
+		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout}),
+	})
+	if err != nil {
+		return errors.Join(err, a.close())
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return srv.Run(ctx) })
+	group.Go(func() error {
+		defer cancel() // a reader that went away ends the server too
+		return a.generate(ctx)
+	})
+	err = group.Wait()
+	a.log.Info("plegd has stopped")
+	return err
+}
+
+const (
+	// maxScrapes at a time and scrapeTimeout bound what scrapers can cost.
+	maxScrapes    = 4
+	scrapeTimeout = 10 * time.Second
+)
+
+// generate finds a runtime if nobody named one, and runs the generator.
+func (a *agent) generate(ctx context.Context) error {
+	gen := a.current()
+	if gen == nil {
+		endpoint, err := finder{usualSockets, a.log, a.setWaiting}.find(ctx)
+		if err != nil {
+			return nil //nolint:nilerr // asked to stop before there was a runtime
+		}
+		if err := a.open(endpoint); err != nil {
+			return err
+		}
+		gen = a.current()
+	}
+	if a.o.output == outputNone {
+		return gen.Run(ctx)
+	}
+	// Subscribing comes before running, so that nothing of this run is missed.
+	sub, err := gen.Subscribe(a.o.since)
+	if err != nil {
+		return errors.Join(fmt.Errorf("--since: %w", err), gen.Close())
+	}
+	return a.runWithOutput(ctx, gen, sub)
+}
+
+// runWithOutput runs the generator while stdout is fed.
+func (a *agent) runWithOutput(ctx context.Context, gen *pleg.Generator, sub *pleg.Subscription) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	printed := make(chan error, 1)
+	go func() {
+		err := newPrinter(a.out, a.o.output).print(sub)
+		cancel() // without its reader the agent has nothing to do
+		printed <- err
+	}()
+	gone := watchReader(ctx, a.out, cancel)
+	defer gone()
+
+	err := gen.Run(ctx)
+	select {
+	case perr := <-printed:
+		return errors.Join(err, a.readerError(perr))
+	case <-time.After(drainTimeout):
+		// A write to a pipe that nobody reads can't be called off; the
+		// goroutine goes with the process.
+		return err
+	}
+}
+
+// readerError says what the end of stdout means.
+func (a *agent) readerError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case readerGone(err):
+		a.log.Info("stdout was closed by its reader")
+		return nil
+	case errors.Is(err, pleg.ErrExpired):
+		return fmt.Errorf("stdout: its reader was slower than the retention of the journal: %w", err)
+	default:
+		return fmt.Errorf("stdout: %w", err)
+	}
+}
+
+// open makes the generator.
+func (a *agent) open(endpoint string) error {
+	cfg := a.o.config(endpoint)
+	cfg.Logger, cfg.Registerer = a.log, a.registry
+	gen, err := pleg.New(cfg)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.generator = gen
+	return nil
+}
+
+// close releases a generator that was never run.
+func (a *agent) close() error {
+	if gen := a.current(); gen != nil {
+		return gen.Close()
+	}
+	return nil
+}
+
+func (a *agent) current() *pleg.Generator {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.generator
+}
+
+func (a *agent) setWaiting(why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting = why
+}
+
+// health is that of the generator, or says why there is none yet.
+func (a *agent) health() pleg.Health {
+	if gen := a.current(); gen != nil {
+		return gen.Health()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return pleg.Health{Live: true, Checks: []pleg.Check{
+		{Name: pleg.CheckArbiter, OK: true, Reason: "waits for a runtime"},
+		{Name: pleg.CheckRelist, Reason: a.waiting},
+	}}
+}
+
+// source is the generator for the server.
+func (a *agent) source() (server.Source, error) {
+	if gen := a.current(); gen != nil {
+		return gen, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return nil, errors.New(a.waiting)
+}

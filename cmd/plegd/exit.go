@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/store"
+)
+
+// The exit codes. Scripts and unit files test for them, so a number never
+// changes its meaning.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitExpired     = 3
+	exitLocked      = 4
+	exitUnwritable  = 5
+	exitNewerSchema = 6
+	exitForeign     = 7
+	exitUnsupported = 8
+	exitDamaged     = 9
+)
+
+// exits says what each code means and which errors lead to it; the first row
+// with an error that fits decides.
+var exits = []struct {
+	code    int
+	errs    []error
+	meaning string
+}{
+	{exitOK, nil, "done, stopped as asked, or stdout was closed by its reader"},
+	{exitFailure, nil, "anything else; the message says what"},
+	{exitUsage, []error{errUsage, pleg.ErrConfig}, "unknown command or flag, or a value that is not allowed"},
+	{exitExpired, []error{pleg.ErrExpired}, "position of --since, or of a reader that fell behind, is not in the journal any more"},
+	{exitLocked, []error{store.ErrLocked}, "state is in use by another process"},
+	{exitUnwritable, []error{store.ErrUnwritable, store.ErrFull}, "state directory can't be written"},
+	{exitNewerSchema, []error{store.ErrNewerSchema}, "state was written by a newer version"},
+	{exitForeign, []error{store.ErrForeign}, "state describes another runtime or node"},
+	{exitUnsupported, []error{pleg.ErrUnsupported}, "--mode evented, and the runtime has no event stream"},
+	{exitDamaged, []error{store.ErrDamaged}, "state file is damaged"},
+}
+
+// errUsage is wrapped by every error about the command line.
+var errUsage = errors.New("usage")
+
+// usageError is an error about the command line whose text is its own.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+func (e *usageError) Unwrap() error { return errUsage }
+
+// usagef returns an error about the command line.
+func usagef(format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...)}
+}
+
+// exitCode returns the code for what a command returned.
+func exitCode(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	for _, row := range exits {
+		for _, target := range row.errs {
+			if errors.Is(err, target) {
+				return row.code
+			}
+		}
+	}
+	return exitFailure
+}
+
+// exitHelp is the table of exit codes for the help.
+func exitHelp() string {
+	var b strings.Builder
+	b.WriteString("Exit codes:\n")
+	for _, row := range exits {
+		fmt.Fprintf(&b, "  %d  %s\n", row.code, row.meaning)
+	}
+	return b.String()
+}

@@ -1,0 +1,24 @@
+// Command plegd is the node agent: it generates pod lifecycle events from a
+// CRI runtime and keeps its state over restarts. See docs/reference.md.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+func main() {
+	std := streams{out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
+	err := execute(os.Args[1:], std)
+	if err != nil {
+		fmt.Fprintln(std.err, "plegd:", oneLine(err))
+	}
+	os.Exit(exitCode(err))
+}
+
+// oneLine returns an error's text as one line, whatever it was joined of.
+func oneLine(err error) string {
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	return strings.Join(lines, "; ")
+}

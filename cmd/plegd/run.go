@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/generic"
+	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/store"
+)
+
+const (
+	// endpointEnv is what other CRI clients read too.
+	endpointEnv = "CONTAINER_RUNTIME_ENDPOINT"
+	// defaultStateDir, defaultListen and defaultSocket are where an agent that
+	// nobody configured puts its things.
+	defaultStateDir = "/var/lib/plegd"
+	defaultListen   = "127.0.0.1:10359"
+	defaultSocket   = "/run/plegd/plegd.sock"
+	// maxSocketPath is what fits into a unix socket's address on Linux.
+	maxSocketPath = 107
+)
+
+// runOptions are the flags of `plegd run`. The defaults that depend on others
+// are left to the library: it is given zero where a flag isn't given.
+type runOptions struct {
+	endpoint, endpointFrom string // "" to look for one; and who named it
+	stateDir, nodeName     string
+	mode, output           string
+	period, periodMax      time.Duration
+	threshold, rpcTimeout  time.Duration
+	inspections            int
+	keepAge                time.Duration
+	keepEntries            int
+	keepBytes              int64
+	listen, socket         string
+	since                  *pleg.Position
+	log                    logOptions
+}
+
+// newRun makes `plegd run`.
+func newRun(std streams) *cobra.Command {
+	o := runOptions{
+		mode: string(pleg.ModeHybrid), output: outputText,
+		period: generic.DefaultBase, periodMax: generic.DefaultMax, threshold: pleg.DefaultRelistThreshold,
+		rpcTimeout: generic.DefaultRPCTimeout, inspections: generic.DefaultInspections,
+		keepAge: time.Duration(store.DefaultAge), keepEntries: store.DefaultEntries, keepBytes: store.DefaultBytes,
+	}
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the agent",
+		Long: "run generates the events of the pods of one CRI runtime and writes them to stdout, those\n" +
+			"of this run only; --since POSITION continues where an earlier reader stopped. It ends at\n" +
+			"SIGTERM or SIGINT within 3 s, and when the reader of its stdout goes away.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.complete(cmd.Flags(), std.getenv); err != nil {
+				return err
+			}
+			signal.Ignore(syscall.SIGPIPE) // a write to a closed stdout is to be an error
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends it at once
+			return newAgent(o, std).run(ctx)
+		},
+	}
+	o.addTo(cmd)
+	return cmd
+}
+
+// addTo adds the flags.
+func (o *runOptions) addTo(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.endpoint, "runtime-endpoint", "", "CRI socket, unix:///path or /path (default: "+endpointEnv+", else the usual sockets)")
+	choiceFlag(cmd, &o.mode, "mode", "what is used: stream and relist, or one of them", modeNames()...)
+	choiceFlag(cmd, &o.output, "output", "form of the events on stdout", outputText, outputJSON, outputNone)
+	f.Var(&sinceValue{&o.since}, "since", "first replay the events after this position, EPOCH/SEQ")
+	f.StringVar(&o.stateDir, "state-dir", defaultStateDir, "directory that the state is kept in")
+	f.StringVar(&o.nodeName, "node-name", "", "name of the node, to which the state belongs (default: the host's)")
+	durationFlag(f, &o.period, "relist-period", "period of relists while the stream can't be relied on")
+	durationFlag(f, &o.periodMax, "relist-period-max", "longest period, which a healthy stream earns")
+	durationFlag(f, &o.threshold, "relist-threshold", "not ready if the last good relist is older than this and a period")
+	durationFlag(f, &o.rpcTimeout, "rpc-timeout", "bound of each call to the runtime")
+	countFlag(f, &o.inspections, "max-inspections", "inspections at once")
+	durationFlag(f, &o.keepAge, "retention-age", "running time for which events are kept")
+	countFlag(f, &o.keepEntries, "retention-entries", "events that are kept")
+	sizeFlag(f, &o.keepBytes, "retention-bytes", "size of the events that are kept")
+	f.StringVar(&o.listen, "http-listen", defaultListen, "TCP address of /metrics, /livez and /readyz; \"\" for none")
+	f.StringVar(&o.socket, "socket", defaultSocket, "unix socket of the API; \"\" for none")
+	o.log.addTo(cmd)
+}
+
+// complete fills in what flags don't say and refuses what contradicts itself.
+func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) error {
+	if !f.Changed("relist-period-max") {
+		o.periodMax = 0 // at least the period
+	}
+	if f.Changed("runtime-endpoint") {
+		o.endpointFrom = "--runtime-endpoint"
+	} else if env := getenv(endpointEnv); env != "" {
+		o.endpoint, o.endpointFrom = env, endpointEnv
+	}
+	if o.endpointFrom != "" {
+		if err := checkEndpoint(o.endpointFrom, o.endpoint); err != nil {
+			return err
+		}
+	}
+	if o.stateDir == "" {
+		return usagef("--state-dir \"\": must be a directory")
+	}
+	dir, err := filepath.Abs(o.stateDir)
+	if err != nil {
+		return usagef("--state-dir %q: %v", o.stateDir, err)
+	}
+	o.stateDir = dir
+	if err := checkListen(o.listen); err != nil {
+		return err
+	}
+	if o.socket != "" {
+		if err := checkSocketPath("socket", o.socket); err != nil {
+			return err
+		}
+	}
+	endpoint := o.endpoint
+	if endpoint == "" {
+		endpoint = usualSockets[0] // whichever it will be
+	}
+	return flagOfField(o.config(endpoint).Validate())
+}
+
+// config returns what the flags say of the library's Config.
+func (o *runOptions) config(endpoint string) pleg.Config {
+	return pleg.Config{
+		Endpoint: endpoint, StateDir: o.stateDir, Mode: pleg.Mode(o.mode), NodeName: o.nodeName,
+		RelistPeriod: o.period, RelistPeriodMax: o.periodMax, RelistThreshold: o.threshold,
+		RPCTimeout: o.rpcTimeout, MaxInspections: o.inspections,
+		Retention: store.Retention{Age: int64(o.keepAge), Entries: o.keepEntries, Bytes: o.keepBytes},
+	}
+}
+
+// fieldFlags names the flags that set the fields of a Config.
+var fieldFlags = map[string]string{
+	"Endpoint": "runtime-endpoint", "Mode": "mode", "RelistPeriod": "relist-period", "RelistPeriodMax": "relist-period-max",
+	"RelistThreshold": "relist-threshold", "RPCTimeout": "rpc-timeout", "MaxInspections": "max-inspections",
+	"Retention.Bytes": "retention-bytes",
+}
+
+// flagOfField turns an error about a field into one about its flag.
+func flagOfField(err error) error {
+	var bad *pleg.ConfigError
+	if errors.As(err, &bad) && fieldFlags[bad.Field] != "" {
+		return usagef("--%s %s: %s", fieldFlags[bad.Field], bad.Value, bad.Reason)
+	}
+	return err
+}
+
+// checkEndpoint says what is wrong with an endpoint that somebody named.
+func checkEndpoint(from, endpoint string) error {
+	_, err := cri.ParseEndpoint(endpoint)
+	if err == nil {
+		return nil
+	}
+	why := err.Error()
+	if _, rest, ok := strings.Cut(why, cri.ErrEndpoint.Error()+": "); ok {
+		why = rest
+	}
+	return usagef("%s %.200q: %s", from, endpoint, why)
+}
+
+// checkListen says what is wrong with a TCP address.
+func checkListen(address string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return usagef("--http-listen %.200q: must be HOST:PORT with a port from 0 to 65535, such as %s, or \"\" for none", address, defaultListen)
+	}
+	return nil
+}
+
+// checkSocketPath says what is wrong with the path of a socket to serve on.
+func checkSocketPath(flag, path string) error {
+	if len(path) > maxSocketPath {
+		return usagef("--%s %.200q: the path has %d bytes, a unix socket's may have %d", flag, path, len(path), maxSocketPath)
+	}
+	return nil
+}
+
+// modeNames lists the modes, the default first.
+func modeNames() []string {
+	var names []string
+	for _, m := range pleg.Modes {
+		names = append(names, string(m))
+	}
+	return names
+}
+
+// sinceValue is the flag --since.
+type sinceValue struct{ to **pleg.Position }
+
+// Set implements [pflag.Value].
+func (v *sinceValue) Set(s string) error {
+	p, err := pleg.ParsePosition(s)
+	if err != nil {
+		return errors.New("must be a position, EPOCH/SEQ, as events have it: 16 lower-case hex digits, a slash and a number")
+	}
+	*v.to = &p
+	return nil
+}
+
+// String implements [pflag.Value].
+func (v *sinceValue) String() string {
+	if *v.to == nil {
+		return ""
+	}
+	return (*v.to).String()
+}
+
+// Type implements [pflag.Value].
+func (v *sinceValue) Type() string { return "position" }

@@ -1,0 +1,143 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/errgroup"
+
+	pleg "github.com/plegd/plegd"
+)
+
+const (
+	// headerTimeout and readTimeout bound how slowly a request may come. None
+	// has a body.
+	headerTimeout, readTimeout = 5 * time.Second, 10 * time.Second
+	// writeTimeout cuts a client that reads too slowly; the largest answer, the
+	// pods of a full node, takes a local reader well under a second.
+	writeTimeout = 15 * time.Second
+	// idleTimeout is longer than a scrape interval, so that scrapers keep their
+	// connection.
+	idleTimeout = 2 * time.Minute
+	// maxHeader is ample for what is asked here.
+	maxHeader = 16 << 10
+	// maxConns on each address; more wait in the kernel's queue.
+	maxConns = 128
+	// shutdownTimeout is how long answers in progress may take at the end.
+	shutdownTimeout = 500 * time.Millisecond
+)
+
+// Source is what is served. *pleg.Generator is one once it is there.
+type Source interface {
+	Status() pleg.Status
+	Pods() ([]pleg.Pod, pleg.Position)
+	Pod(key string) (pleg.Pod, error)
+}
+
+// Config says what to serve and where.
+type Config struct {
+	// Listen is the TCP address, host:port; "" serves nothing on TCP.
+	Listen string
+	// Socket is the path of the unix socket; "" serves none.
+	Socket string
+	// Health is asked at each request for health. Required.
+	Health func() pleg.Health
+	// Source returns what to read from, or why there is nothing yet. Required.
+	Source func() (Source, error)
+	// Metrics serves /metrics. Required.
+	Metrics http.Handler
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
+// Server serves on the addresses that New took.
+type Server struct {
+	cfg  Config
+	tcp  net.Listener // nil if there is none
+	unix *socket      // nil if there is none
+}
+
+// New takes the addresses. The error says which one could not be taken, and
+// then none is. Run or Close gives them back.
+func New(cfg Config) (*Server, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{cfg: cfg}
+	if cfg.Listen != "" {
+		lis, err := net.Listen("tcp", cfg.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("HTTP address %s: %w", cfg.Listen, err)
+		}
+		s.tcp = lis
+		if addr, ok := lis.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
+			cfg.Logger.Warn("metrics and health are served to the network, without authentication", "address", addr.String())
+		}
+		cfg.Logger.Info("serving metrics and health", "address", lis.Addr().String())
+	}
+	if cfg.Socket != "" {
+		sock, err := listenUnix(cfg.Socket)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.unix = sock
+		cfg.Logger.Info("serving the API", "socket", cfg.Socket)
+	}
+	return s, nil
+}
+
+// Close gives the addresses of a Server back that was never run.
+func (s *Server) Close() error {
+	var errs []error
+	if s.tcp != nil {
+		errs = append(errs, s.tcp.Close())
+	}
+	if s.unix != nil {
+		errs = append(errs, s.unix.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run serves until ctx ends, then lets answers in progress end for a moment
+// and gives the addresses back. It returns nil then.
+func (s *Server) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if s.tcp != nil {
+		s.serve(ctx, group, s.tcp, s.public())
+	}
+	if s.unix != nil {
+		s.serve(ctx, group, s.unix, s.api())
+	}
+	return group.Wait()
+}
+
+// serve runs one http.Server in the group.
+func (s *Server) serve(ctx context.Context, group *errgroup.Group, lis net.Listener, h http.Handler) {
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
+	}
+	group.Go(func() error {
+		err := srv.Serve(netutil.LimitListener(lis, maxConns))
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return fmt.Errorf("HTTP on %s: %w", lis.Addr(), err)
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		if srv.Shutdown(grace) != nil {
+			_ = srv.Close() // cuts who is still reading
+		}
+		return nil
+	})
+}

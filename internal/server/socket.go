@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// socketMode lets owner and group connect.
+	socketMode = 0o660
+	// dirMode of the socket's directory, if it has to be made: others may pass
+	// it, since the socket's own mode and group decide who may connect.
+	dirMode = 0o755
+	// probeTimeout bounds the question whether somebody answers on a socket.
+	probeTimeout = time.Second
+)
+
+// ErrSocketInUse: somebody answers on the socket.
+var ErrSocketInUse = errors.New("socket is in use")
+
+// socket is a listening unix socket that removes its own file when closed, and
+// no other that may have come to its place.
+type socket struct {
+	net.Listener
+	path string
+	file fs.FileInfo
+}
+
+// listenUnix makes a unix socket. A socket file on which nobody listens any
+// more is replaced; one that answers, or may, is not, nor is any other file.
+func listenUnix(path string) (*socket, error) {
+	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	if err := clearStale(path); err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	// Linux makes the file with the mode of the unbound socket, less the
+	// umask, so that there is no moment at which others could connect.
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		if cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), socketMode) }); cerr != nil {
+			return cerr
+		}
+		return err
+	}}
+	lis, err := lc.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	lis.(*net.UnixListener).SetUnlinkOnClose(false)
+	s := &socket{Listener: lis, path: path}
+	if err = os.Chmod(path, socketMode); err == nil { // the umask may have taken the group's part
+		s.file, err = os.Lstat(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, errors.Join(err, lis.Close()))
+	}
+	return s, nil
+}
+
+// clearStale removes the socket that an agent which was killed has left.
+func clearStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return errors.New("there is a file that is not a socket")
+	}
+	conn, err := net.DialTimeout("unix", path, probeTimeout)
+	switch {
+	case err == nil:
+		_ = conn.Close()
+		return fmt.Errorf("%w, perhaps by another plegd", ErrSocketInUse)
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		// A full backlog doesn't mean that nobody is there.
+		return fmt.Errorf("%w, or can't be asked: %w", ErrSocketInUse, err)
+	}
+	return os.Remove(path)
+}
+
+// Close closes the listener and removes its file. It may be called again.
+func (s *socket) Close() error {
+	if info, err := os.Lstat(s.path); err == nil && os.SameFile(info, s.file) {
+		_ = os.Remove(s.path) // one left behind is replaced by the next agent
+	}
+	return s.Listener.Close()
+}
