@@ -34,8 +34,9 @@ const (
 	// base period, which is by how much a hung pod may delay them.
 	maxPatience = time.Second
 	// holdFactor: how many call timeouts pass before a question that timed out
-	// is put again. The call may go on in the runtime meanwhile.
-	holdFactor = 2
+	// is put again. The call may go on in the runtime meanwhile; those that
+	// came back at all did so within this time.
+	holdFactor = 3
 	// listGap is the least time from the end of a full list to the start of one
 	// that was asked for. Whoever asks for lists without end gets ten a second.
 	listGap = 100 * time.Millisecond

@@ -34,7 +34,7 @@
 // inspection that has run for a second no longer counts against MaxInspections,
 // and one that did so the last time doesn't count from its start; such calls
 // have a bound of their own. One that ended by its deadline is not repeated
-// before two more timeouts have passed, because the runtime is likely to be
+// before three more timeouts have passed, because the runtime is likely to be
 // busy with it still (containerd/containerd#13814). All this is forgotten when
 // full lists had failed and work again: then it was the runtime that hung.
 //

@@ -179,18 +179,13 @@ func TestLargeLists(t *testing.T) {
 		profile := simruntime.Containerd24
 		profile.NoStreamingLists = !streaming
 		rt, path := simtest.Start(t, simruntime.Config{Profile: profile})
-		pad := map[string]string{"pad": strings.Repeat("x", 2000)}
-		pod := ""
-		for i := range 4000 {
-			if i%10 == 0 { // an event carries all of its sandbox
-				var err error
-				if pod, err = rt.RunPodSandbox(simruntime.PodSpec{Name: rndName(), UID: rndName()}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := rt.CreateContainer(pod, simruntime.ContainerSpec{Name: rndName(), Annotations: pad}); err != nil {
-				t.Fatal(err)
-			}
+		pad := map[string]string{"pad": strings.Repeat("x", 2400)}
+		pod, err := rt.RunPodSandbox(simruntime.PodSpec{Name: "cron", UID: "u"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4000 {
+			rt.PutContainer(pod, &runtimeapi.ContainerStatus{Id: rndName(), Annotations: pad})
 		}
 		c := client(t, path, func(cfg *Config) { cfg.RPCTimeout = 30 * time.Second })
 		l, err := c.ListContainers(t.Context(), nil)
