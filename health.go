@@ -11,7 +11,7 @@ import (
 type Check struct {
 	Name   string    `json:"name"`             // one of CheckArbiter and the rest
 	OK     bool      `json:"ok"`               // nothing is wrong with it
-	Ready  bool      `json:"ready"`            // what is wrong, if anything, leaves the answers good
+	Ready  bool      `json:"ready"`            // nothing is wrong, or what is wrong leaves the answers good
 	Reason string    `json:"reason,omitempty"` // what is wrong, or a word on how it is
 	Since  time.Time `json:"since,omitzero"`   // since when it is wrong, by the wall clock
 }
@@ -43,8 +43,10 @@ func (g *Generator) Health() Health {
 	l := g.loop.Health()
 	h := Health{Checks: []Check{g.checkLoop(l), g.checkRelist(l), g.checkStream(l), g.checkState(l), g.checkInspections(l)}}
 	h.Ready, h.Live = true, h.Checks[0].OK
-	for _, c := range h.Checks {
-		h.Ready = h.Ready && (c.OK || c.Ready)
+	for i := range h.Checks {
+		c := &h.Checks[i]
+		c.Ready = c.Ready || c.OK
+		h.Ready = h.Ready && c.Ready
 	}
 	return h
 }
