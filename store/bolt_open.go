@@ -67,7 +67,10 @@ func openLocked(cfg BoltConfig) (*Bolt, OpenReport, error) {
 	}
 	aside, err := startFresh(cfg, found)
 	if err != nil {
-		return nil, report, errors.Join(err, report.Reason)
+		if report.Reason != nil {
+			err = fmt.Errorf("%w, and the old file is no use: %v", err, report.Reason)
+		}
+		return nil, report, err
 	}
 	report.Fresh, report.SetAside = true, aside
 	b, err := openFile(path, cfg.Timeout, cfg.MaxSize, false)

@@ -24,7 +24,7 @@ func takeLock(path string) (*lockFile, error) {
 	// Go opens with O_CLOEXEC, so that no child inherits the lock.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, classify(err, ErrUnwritable)
+		return nil, fmt.Errorf("lock file %s: %w", path, classify(err, ErrUnwritable))
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	switch {
@@ -33,7 +33,7 @@ func takeLock(path string) (*lockFile, error) {
 		return nil, lockedError(path, path)
 	case err != nil:
 		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: %w", path, classify(err, ErrUnwritable))
+		return nil, fmt.Errorf("lock file %s: %w", path, classify(err, ErrUnwritable))
 	}
 	// The id only serves a message: a disk too full for it is no reason to
 	// refuse.
