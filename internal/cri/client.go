@@ -46,7 +46,8 @@ type Config struct {
 	Observer Observer
 	// Connected is called each time a connection to the runtime was made, the
 	// first included: the runtime behind it may be another one than before. It
-	// must not block. It may be nil.
+	// must not block, and may be called once more just after Close. It may be
+	// nil.
 	Connected func()
 	// Dialer replaces the dialing of the socket, in tests. It may be nil.
 	Dialer func(ctx context.Context, path string) (net.Conn, error)

@@ -1,0 +1,340 @@
+package evented
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/internal/sysclock"
+	"github.com/plegd/plegd/timestamps"
+)
+
+var (
+	unavailable   = status.Error(codes.Unavailable, "no socket")
+	unimplemented = status.Error(codes.Unimplemented, "unknown method GetContainerEvents")
+)
+
+// Opening proves nothing; lasting does, and so does a message.
+func TestWhenAStreamIsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, Config{})
+		time.Sleep(DefaultGrace - 1)
+		if s := g.Status(); s.State != arbiter.StreamOff || g.sink.String() != "" {
+			t.Errorf("up too early: %+v", s)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if s := g.Status(); s.State != arbiter.StreamUp || s.Err != "" || s.Opened != 1 || g.sink.String() != "U" {
+			t.Errorf("not up after the grace: %+v", s)
+		}
+		g.send(event("a"))
+		synctest.Wait()
+		if s := g.Status(); g.sink.String() != "UE" || s.Events != 1 || s.LastEvent.Tick == 0 {
+			t.Errorf("%s, %+v", g.sink, s)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, Config{})
+		synctest.Wait()
+		g.send(event("a"), event("b"))
+		synctest.Wait()
+		if g.sink.String() != "UEE" {
+			t.Errorf("a message did not make it up: %s", g.sink)
+		}
+		in := g.sink.inputs()
+		up, first := in[0].(*arbiter.StreamChanged), in[1].(*arbiter.EventSeen)
+		if up.At.Tick >= first.At.Tick || first.ID != "a" || first.At.Source != timestamps.FromStream {
+			t.Errorf("%+v, %+v", up, first)
+		}
+		time.Sleep(time.Hour)
+		if g.sink.String() != "UEE" || len(g.tries()) != 1 {
+			t.Errorf("an idle stream is one stream: %s", g.sink)
+		}
+		if got := g.log.all(); len(got) != 1 || !strings.Contains(got[0], "event stream is up") {
+			t.Errorf("log: %q", got)
+		}
+	})
+}
+
+func TestHowStreamsEnd(t *testing.T) {
+	for _, tc := range []struct {
+		what   string
+		events int
+		after  time.Duration // how long it lasts
+		err    error
+		want   string // submitted
+		again  time.Duration
+	}{
+		{"unimplemented", 0, 0, unimplemented, "X", DefaultProbeInterval},
+		{"ended at once (cri-o#7164)", 0, 0, io.EOF, "X", DefaultProbeInterval},
+		{"ended at once by a busy runtime", 0, time.Second, io.EOF, "UX", DefaultProbeInterval},
+		{"ended at once, but with events", 2, 0, io.EOF, "UEED", DefaultBackoffBase},
+		{"ended later", 0, 3 * time.Second, io.EOF, "UD", DefaultBackoffBase},
+		{"lost", 0, 0, unavailable, "D", DefaultBackoffBase},
+		{"lost later", 1, time.Minute, unavailable, "UED", DefaultBackoffBase},
+		{"unimplemented in the middle", 1, time.Second, unimplemented, "UED", DefaultBackoffBase},
+		{"internal", 0, 0, status.Error(codes.Internal, "x"), "D", DefaultBackoffBase},
+		{"canceled by the runtime", 0, 0, status.Error(codes.Canceled, "x"), "D", DefaultBackoffBase},
+		{"an error of no code", 0, 0, errors.New("x"), "D", DefaultBackoffBase},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := start(t, Config{})
+			synctest.Wait()
+			for range tc.events {
+				g.send(event("a"))
+			}
+			time.Sleep(tc.after)
+			g.send(tc.err)
+			synctest.Wait()
+			if got := g.sink.String(); got != tc.want {
+				t.Errorf("%s: submitted %s, want %s", tc.what, got, tc.want)
+			}
+			s := g.Status()
+			if s.State == arbiter.StreamUp || s.Err == "" || s.Err != s.LastErr {
+				t.Errorf("%s: %+v", tc.what, s)
+			}
+			time.Sleep(time.Hour)
+			if at := g.tries(); len(at) != 2 || at[1]-tc.after != tc.again {
+				t.Errorf("%s: tried at %v, want after %v", tc.what, at, tc.again)
+			}
+		})
+	}
+}
+
+// The delay grows without progress, and starts over only with it.
+func TestReconnectionDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, Config{}, slices.Repeat([]error{unavailable}, 12)...)
+		time.Sleep(2 * time.Minute)
+		want := []time.Duration{0, 100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000, 10000, 10000, 10000}
+		var at time.Duration
+		for i, got := range g.tries() {
+			at += want[i] * time.Millisecond
+			if got != at {
+				t.Errorf("try %d at %v, want %v", i, got, at)
+			}
+		}
+		if g.sink.String() != "DU" {
+			t.Errorf("submitted %s: what stays the same is not told again", g.sink)
+		}
+		// It was up for a minute: that is progress.
+		g.send(unavailable)
+		time.Sleep(DefaultBackoffBase)
+		synctest.Wait()
+		if n := len(g.tries()); n != 14 {
+			t.Errorf("%d tries", n)
+		}
+		// Coming up and going at once is none, even with events.
+		for i := range 5 {
+			before := len(g.tries())
+			g.send(event("a"))
+			g.send(unavailable)
+			time.Sleep(DefaultBackoffBase<<(i+1) - time.Millisecond)
+			if n := len(g.tries()); n != before {
+				t.Errorf("round %d: tried too early", i)
+			}
+			time.Sleep(2 * time.Millisecond)
+			if n := len(g.tries()); n != before+1 {
+				t.Errorf("round %d: not tried", i)
+			}
+		}
+		// One line when it started, none for all that followed.
+		if got := g.log.all(); len(got) != 3 || !strings.Contains(got[0], "is down") || !strings.Contains(got[1], "up again") || !strings.Contains(got[1], "lost_times=12") || !strings.Contains(got[2], "is down") {
+			t.Errorf("log: %q", got)
+		}
+	})
+}
+
+func TestJitterSpreadsReconnections(t *testing.T) {
+	for r, want := range map[float64]time.Duration{0: 80, 1: 120, 2: 120, -1: 80} {
+		synctest.Test(t, func(t *testing.T) {
+			g := start(t, Config{Random: func() float64 { return r }}, unavailable)
+			time.Sleep(time.Second)
+			if at := g.tries(); at[1] != want*time.Millisecond {
+				t.Errorf("%v: %v", r, at)
+			}
+		})
+	}
+}
+
+// C14: few tries while there is no stream, one at once when the runtime came
+// back, for it may be another.
+func TestUnsupportedIsProbedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, Config{}, unimplemented, unimplemented, unimplemented)
+		g.Reprobe() // the first try itself makes a connection
+		time.Sleep(4 * time.Minute)
+		if n := len(g.tries()); n != 1 {
+			t.Errorf("%d tries", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := len(g.tries()); n != 2 {
+			t.Errorf("%d tries", n)
+		}
+		g.Reprobe()
+		synctest.Wait()
+		if n := len(g.tries()); n != 3 {
+			t.Errorf("%d tries", n)
+		}
+		for range 50 {
+			g.Reprobe()
+			time.Sleep(time.Millisecond)
+		}
+		if n := len(g.tries()); n != 3 {
+			t.Errorf("%d tries: a runtime that comes and goes is tried without pause", n)
+		}
+		time.Sleep(time.Second)
+		g.Reprobe()
+		time.Sleep(time.Second)
+		if g.sink.String() != "XU" {
+			t.Errorf("submitted %s", g.sink)
+		}
+		time.Sleep(time.Minute)
+		if got := g.log.all(); len(got) != 2 || !strings.Contains(got[0], "no event stream") || !strings.Contains(got[1], "up again") {
+			t.Errorf("log: %q", got)
+		}
+	})
+}
+
+func TestReprobeShortensTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, Config{}, slices.Repeat([]error{unavailable}, 10)...)
+		time.Sleep(30 * time.Second)
+		before := len(g.tries())
+		g.Reprobe()
+		synctest.Wait()
+		if n := len(g.tries()); n != before+1 {
+			t.Errorf("%d tries after %d", n, before)
+		}
+	})
+}
+
+func TestRequiredStream(t *testing.T) {
+	for what, answer := range map[string]error{"unimplemented": unimplemented, "EOF": io.EOF} {
+		synctest.Test(t, func(t *testing.T) {
+			g := start(t, Config{Required: true}, unavailable, answer)
+			time.Sleep(time.Second)
+			if g.sink.String() != "DX" {
+				t.Errorf("%s: submitted %s", what, g.sink)
+			}
+			if err := g.stop(); !errors.Is(err, ErrUnsupported) || errors.Is(err, ErrMalformed) {
+				t.Errorf("%s: %v", what, err)
+			}
+			if err := g.Run(t.Context()); !errors.Is(err, ErrRan) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// containerd#7318: reading would take events from others.
+func TestNotAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refuse := true
+		g := start(t, Config{Admit: func(context.Context) error {
+			if refuse {
+				return errors.New("containerd 1.7 gives each event to one subscriber only")
+			}
+			return nil
+		}})
+		time.Sleep(time.Minute)
+		if g.sink.String() != "X" || len(g.tries()) != 0 || !strings.Contains(g.Status().Err, "1.7") {
+			t.Errorf("%s, %+v", g.sink, g.Status())
+		}
+		refuse = false
+		g.Reprobe()
+		time.Sleep(time.Second)
+		if g.sink.String() != "XU" {
+			t.Errorf("submitted %s", g.sink)
+		}
+	})
+}
+
+// Events for which there is no room are counted and told, the first at once and
+// the rest together.
+func TestOverflow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, Config{})
+		time.Sleep(time.Second)
+		g.sink.setRoom(3)
+		for range 10 {
+			g.send(event("a"))
+		}
+		synctest.Wait()
+		n, times := g.sink.lost()
+		if n == 0 || times != 1 {
+			t.Errorf("lost %d, told %d times: the first is told at once", n, times)
+		}
+		time.Sleep(overflowGap)
+		synctest.Wait()
+		if n, times = g.sink.lost(); n != 7 || times > 2 {
+			t.Errorf("lost %d, told %d times", n, times)
+		}
+		for range 3000 { // three seconds
+			g.send(event("a"))
+			time.Sleep(time.Millisecond)
+		}
+		g.send(unavailable) // what is held back then is told too
+		synctest.Wait()
+		if n, times = g.sink.lost(); n != 3007 || times > 7 {
+			t.Errorf("lost %d, told %d times", n, times)
+		}
+		if s := g.Status(); s.Lost != 3007 || s.Events != 3010 {
+			t.Errorf("%+v", s)
+		}
+		if in := g.sink.inputs(); !strings.HasSuffix(g.sink.String(), "OD") {
+			t.Errorf("%s: %+v", g.sink, in[len(in)-1])
+		}
+	})
+}
+
+// A message that can't be decoded is one event lost, not the stream.
+func TestMalformedMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, Config{})
+		synctest.Wait()
+		g.send(fmt.Errorf("event: %w", ErrMalformed), event("a"), event(""))
+		time.Sleep(time.Second)
+		s := g.Status()
+		if s.Malformed != 1 || s.Lost != 0 || s.Events != 3 || s.Tries != 1 || s.State != arbiter.StreamUp {
+			t.Errorf("%+v", s)
+		}
+		if n, times := g.sink.lost(); n != 1 || times != 1 || !strings.HasPrefix(g.sink.String(), "U") {
+			t.Errorf("%d, %d: %s", n, times, g.sink)
+		}
+	})
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	clock := sysclock.New()
+	good := Config{
+		Open: func(context.Context) (Stream, error) { return nil, io.EOF }, Sink: &sink{}, Clock: clock,
+		Calls: arbiter.NewCalls(clock, new(timestamps.Counter)),
+	}
+	for what, change := range map[string]func(*Config){
+		"no open":        func(c *Config) { c.Open = nil },
+		"no clock":       func(c *Config) { c.Clock = timestamps.Clock{} },
+		"negative grace": func(c *Config) { c.Grace = -1 },
+		"max below base": func(c *Config) { c.BackoffBase, c.BackoffMax = time.Minute, time.Second },
+	} {
+		cfg := good
+		change(&cfg)
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%s: taken", what)
+		}
+	}
+	good.BackoffBase = time.Hour
+	if w, err := New(good); err != nil || w.cfg.BackoffMax != time.Hour || w.cfg.Grace != DefaultGrace {
+		t.Errorf("%v", err)
+	}
+}
