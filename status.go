@@ -139,7 +139,7 @@ func (g *Generator) gauges() metrics.Gauges {
 	}
 	if g.watcher != nil {
 		w := g.watcher.Status()
-		m.Reconnects, m.EventsLost = max(w.Opened, 1)-1, w.Lost
+		m.Reconnects, m.Events, m.EventsLost, m.EventsMalformed = max(w.Opened, 1)-1, w.Events, w.Lost, w.Malformed
 	}
 	pods, _ := g.loop.Pods()
 	for _, p := range pods {

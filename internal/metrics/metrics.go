@@ -1,69 +1,199 @@
-// Package metrics exports what a generator does as Prometheus metrics named
-// plegd_*.
 package metrics
 
 import (
-	"time"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 
 	"github.com/plegd/plegd/arbiter"
-	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
 )
 
-// Gauges is what is read when metrics are collected.
-type Gauges struct {
-	Stream        arbiter.StreamState
-	Reconnects    uint64 // streams opened after the first
-	EventsLost    uint64 // received and thrown away, since the queue was full
-	Period        time.Duration
-	Queued        int
-	Reinspections int // entries of the reinspection queue
-	Waiting       int // inspections that wait for their time or a slot
-	Inspecting    int // inspections in flight
-	Journal       store.Journal
-	RunningPods   int
-	Sandboxes     map[string]int // by state
-	Containers    map[string]int // by state
-	RelistAge     time.Duration  // since the last good full list was sent; negative: never
-	StoreFailing  bool
-}
+// namespace begins every name.
+const namespace = "plegd"
+
+// The values of label result.
+const (
+	resultSuccess  = "success"
+	resultError    = "error"
+	resultNotFound = "not_found" // an answer as good as any
+)
+
+// The buckets, in seconds. Each set spans what is normal and what is bad
+// enough to be told from it.
+var (
+	// From an event that is there at once to the longest period and beyond.
+	latencyBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+	// Up to the usual timeout of a call, and two of them for a relist.
+	callBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20}
+	// The period doubles from one second to five minutes.
+	intervalBuckets = []float64{.25, .5, 1, 1.5, 2, 4, 8, 16, 32, 64, 128, 256, 512}
+	// From memory that is cached to a disk in trouble.
+	commitBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10}
+)
 
 // Metrics observes the parts of a generator. All methods are safe for
 // concurrent use and never block.
-type Metrics struct{}
+type Metrics struct {
+	gauges func() Gauges // nil in the zero Metrics
 
-// New registers the metrics. gauges is called at each collection.
-func New(reg prometheus.Registerer, gauges func() Gauges) (*Metrics, error) { return &Metrics{}, nil }
+	relists          *prometheus.CounterVec
+	relistDuration   prometheus.Histogram
+	relistInterval   prometheus.Histogram
+	calls            *prometheus.CounterVec
+	callDuration     *prometheus.HistogramVec
+	callsInFlight    *prometheus.GaugeVec
+	inspections      *prometheus.CounterVec
+	inspectDuration  *prometheus.HistogramVec
+	events           *prometheus.CounterVec
+	detectionLatency *prometheus.HistogramVec
+	anomalies        *prometheus.CounterVec
+	clockSteps       prometheus.Counter
+	misses           prometheus.Counter
+	ignored          prometheus.Counter
+	commits          *prometheus.CounterVec
+	commitDuration   prometheus.Histogram
+}
 
-// CallStarted implements cri.Observer.
-func (m *Metrics) CallStarted(method string) {}
+// New makes the metrics and registers them as one collector. gauges is called
+// at each collection. The error says that another generator's are registered
+// there.
+func New(reg prometheus.Registerer, gauges func() Gauges) (*Metrics, error) {
+	m := newMetrics(gauges)
+	m.initialize()
+	if err := reg.Register(m); err != nil {
+		return nil, fmt.Errorf("register: %w", err)
+	}
+	return m, nil
+}
 
-// CallDone implements cri.Observer.
-func (m *Metrics) CallDone(method string, code codes.Code, took time.Duration) {}
+// newMetrics makes the metrics that are counted as things happen; those that
+// are asked for are in gauges.go.
+func newMetrics(gauges func() Gauges) *Metrics {
+	return &Metrics{
+		gauges:         gauges,
+		relists:        counters("relists_total", "Full lists of the runtime, by result.", "result"),
+		relistDuration: histogram("relist_duration_seconds", "How long full lists took.", callBuckets),
+		relistInterval: histogram("relist_interval_seconds", "Time between the starts of full lists.", intervalBuckets),
+		calls:          counters("runtime_calls_total", "Calls to the runtime that ended, by method and gRPC code.", "method", "code"),
+		callDuration: histograms("runtime_call_duration_seconds", "How long calls to the runtime took, the event stream aside, by method.",
+			callBuckets, "method"),
+		callsInFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "runtime_calls_in_flight",
+			Help: "Calls to the runtime that have not ended, an open event stream included, by method."}, []string{"method"}),
+		inspections: counters("inspections_total", "Inspections that ended: of one entity (status), one sandbox (look) or one pod (pod).",
+			"kind", "result"),
+		inspectDuration: histograms("inspection_duration_seconds", "How long inspections took, by kind.", callBuckets, "kind"),
+		events:          counters("events_total", "Events published, by type and by what the change was first seen in.", "type", "source"),
+		detectionLatency: histograms("detection_latency_seconds",
+			"Time from when something happened, by the runtime, until its event was published, by source. "+
+				"What happened while no agent ran counts with the time until it was found.", latencyBuckets, "source"),
+		anomalies:      counters("anomalies_total", "Times in events of the runtime that are implausible, by kind.", "kind"),
+		clockSteps:     counter("clock_steps_total", "Steps of the wall clock that were noticed."),
+		misses:         counter("stream_misses_total", "Changes that a list found although the stream should have told of them."),
+		ignored:        counter("ignored_total", "Messages and list items of the runtime that could not be placed."),
+		commits:        counters("commits_total", "Transactions on the state, by result.", "result"),
+		commitDuration: histogram("commit_duration_seconds", "How long transactions on the state took.", commitBuckets),
+	}
+}
 
-// Relisted implements generic.Observer.
-func (m *Metrics) Relisted(took, interval time.Duration, err error) {}
+// initialize makes the series whose labels are known beforehand.
+func (m *Metrics) initialize() {
+	for _, result := range []string{resultSuccess, resultError} {
+		m.relists.WithLabelValues(result)
+		m.commits.WithLabelValues(result)
+	}
+	for _, kind := range []arbiter.ActionKind{arbiter.ActStatus, arbiter.ActLook, arbiter.ActPod} {
+		m.inspectDuration.WithLabelValues(kindLabel(kind))
+		for _, result := range []string{resultSuccess, resultNotFound, resultError} {
+			m.inspections.WithLabelValues(kindLabel(kind), result)
+		}
+	}
+	for _, source := range []timestamps.Provenance{timestamps.FromStream, timestamps.FromRelist, timestamps.FromInspect} {
+		m.detectionLatency.WithLabelValues(source.String())
+	}
+	for kind := timestamps.Plausible + 1; int(kind) < timestamps.Anomalies; kind++ {
+		m.anomalies.WithLabelValues(kind.String())
+	}
+}
 
-// Inspected implements generic.Observer.
-func (m *Metrics) Inspected(kind arbiter.ActionKind, took time.Duration, err error) {}
+// collectors lists what is counted as things happen.
+func (m *Metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.relists, m.relistDuration, m.relistInterval, m.calls, m.callDuration, m.callsInFlight, m.inspections, m.inspectDuration,
+		m.events, m.detectionLatency, m.anomalies, m.clockSteps, m.misses, m.ignored, m.commits, m.commitDuration,
+	}
+}
 
-// Stepped implements arbiter.Observer.
-func (m *Metrics) Stepped(in arbiter.Input, out *arbiter.Output) {}
+// Describe implements [prometheus.Collector].
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.collectors() {
+		c.Describe(ch)
+	}
+	for _, d := range gaugeDescs {
+		ch <- d
+	}
+}
 
-// Committed implements arbiter.Observer.
-func (m *Metrics) Committed(took time.Duration, events int, err error) {}
+// Collect implements [prometheus.Collector].
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.collectors() {
+		c.Collect(ch)
+	}
+	m.gauges().collect(ch)
+}
 
-// Published implements arbiter.Observer.
-func (m *Metrics) Published(ev *store.Event, latency time.Duration) {}
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+}
 
-// BuildInfo is a gauge that is always 1 and says which build this is.
-func BuildInfo(version, goVersion string) prometheus.Collector {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "plegd_build_info", Help: "Always 1; the labels say which build this is.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": goVersion},
-	})
-	g.Set(1)
-	return g
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+}
+
+func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+}
+
+// methods are the calls that the client makes.
+var methods = map[string]bool{
+	"Version": true, "ListPodSandbox": true, "ListContainers": true, "StreamPodSandboxes": true, "StreamContainers": true,
+	"PodSandboxStatus": true, "ContainerStatus": true, methodEvents: true,
+}
+
+// methodEvents is a call that lasts as long as the stream does.
+const methodEvents = "GetContainerEvents"
+
+// methodLabel bounds the values of label method.
+func methodLabel(method string) string {
+	if methods[method] {
+		return method
+	}
+	return "other"
+}
+
+// codeLabel bounds the values of label code: a runtime may answer any number.
+func codeLabel(code codes.Code) string {
+	if code > codes.Unauthenticated {
+		return codes.Unknown.String()
+	}
+	return code.String()
+}
+
+// kindLabel is the value of label kind for an inspection.
+func kindLabel(kind arbiter.ActionKind) string {
+	switch kind {
+	case arbiter.ActStatus:
+		return "status"
+	case arbiter.ActLook:
+		return "look"
+	case arbiter.ActPod:
+		return "pod"
+	default:
+		return "other"
+	}
 }

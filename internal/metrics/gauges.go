@@ -1,0 +1,123 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/store"
+)
+
+// Gauges is what is read when metrics are collected.
+type Gauges struct {
+	Stream          arbiter.StreamState
+	Reconnects      uint64 // streams opened after the first
+	Events          uint64 // messages received on the stream
+	EventsLost      uint64 // received and thrown away, since the queue was full
+	EventsMalformed uint64 // could not be decoded
+	Period          time.Duration
+	Queued          int
+	Reinspections   int // entries of the reinspection queue
+	Waiting         int // inspections that wait for their time or a slot
+	Inspecting      int // inspections in flight
+	Journal         store.Journal
+	RunningPods     int
+	Sandboxes       map[string]int // by state
+	Containers      map[string]int // by state
+	RelistAge       time.Duration  // since the last good full list was sent; negative: never
+	StoreFailing    bool
+}
+
+// gaugeDescs lists what collect sends.
+var gaugeDescs []*prometheus.Desc
+
+// describe names one of them.
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
+	gaugeDescs = append(gaugeDescs, d)
+	return d
+}
+
+var (
+	descStream       = describe("stream_state", "State of the event stream: 1 for the present one.", "state")
+	descReconnects   = describe("stream_reconnects_total", "Event streams opened after the first.")
+	descReceived     = describe("stream_messages_total", "Messages received on the event stream.")
+	descLost         = describe("stream_messages_lost_total", "Messages received and thrown away since the queue was full; each time a relist follows.")
+	descMalformed    = describe("stream_messages_malformed_total", "Messages received that could not be decoded.")
+	descQueue        = describe("event_queue_length", "Messages received that wait for the arbiter.")
+	descPeriod       = describe("relist_period_seconds", "The relist period in force.")
+	descRelistAge    = describe("relist_age_seconds", "Time since the last good full list was sent; absent before the first.")
+	descReinspect    = describe("reinspection_queue_length", "Entities whose state has yet to be asked for again.")
+	descWaiting      = describe("inspections_waiting", "Inspections that wait for their time or for a slot.")
+	descInspecting   = describe("inspections_in_flight", "Inspections in flight.")
+	descFirst        = describe("journal_first_sequence", "Number of the oldest event in the journal, 0 if it is empty.")
+	descLast         = describe("journal_last_sequence", "Number of the newest event in the journal, 0 if it is empty.")
+	descEntries      = describe("journal_entries", "Events in the journal.")
+	descBytes        = describe("journal_size_bytes", "Size of the events in the journal.")
+	descStoreFailing = describe("state_failing", "1 while the state can't be written, else 0.")
+	descPods         = describe("running_pods", "Pods whose current sandbox is ready.")
+	descSandboxes    = describe("sandboxes", "Sandboxes, by state.", "state")
+	descContainers   = describe("containers", "Containers, by state.", "state")
+)
+
+// states are the values of label state; any other can't occur.
+var (
+	streamStates = []arbiter.StreamState{arbiter.StreamOff, arbiter.StreamDown, arbiter.StreamUp, arbiter.StreamUnsupported}
+	entityStates = []store.State{store.StateNone, store.StateCreated, store.StateUp, store.StateDown}
+)
+
+// collect sends the metrics. They come from one reading, so they fit together.
+func (g Gauges) collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v uint64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
+	}
+	for _, s := range streamStates {
+		gauge(descStream, truth(s == g.Stream), s.String())
+	}
+	counter(descReconnects, g.Reconnects)
+	counter(descReceived, g.Events)
+	counter(descLost, g.EventsLost)
+	counter(descMalformed, g.EventsMalformed)
+	gauge(descQueue, float64(g.Queued))
+	gauge(descPeriod, g.Period.Seconds())
+	if g.RelistAge >= 0 {
+		gauge(descRelistAge, g.RelistAge.Seconds())
+	}
+	gauge(descReinspect, float64(g.Reinspections))
+	gauge(descWaiting, float64(g.Waiting))
+	gauge(descInspecting, float64(g.Inspecting))
+	gauge(descFirst, float64(g.Journal.First))
+	gauge(descLast, float64(g.Journal.Last))
+	gauge(descEntries, float64(g.Journal.Entries))
+	gauge(descBytes, float64(g.Journal.Bytes))
+	gauge(descStoreFailing, truth(g.StoreFailing))
+	gauge(descPods, float64(g.RunningPods))
+	for _, s := range entityStates {
+		name := s.Name(store.KindSandbox)
+		gauge(descSandboxes, float64(g.Sandboxes[name]), name)
+		name = s.Name(store.KindContainer)
+		gauge(descContainers, float64(g.Containers[name]), name)
+	}
+}
+
+// truth is 1 for true.
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// BuildInfo is a gauge that is always 1 and says which build this is.
+func BuildInfo(version, goVersion string) prometheus.Collector {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "Always 1; the labels say which build this is.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": goVersion},
+	})
+	g.Set(1)
+	return g
+}
