@@ -36,10 +36,11 @@ func TestAgentRestart(t *testing.T) {
 
 				end.agent(w, t)
 				first := w.all()
-				doomed.stop(t)
-				doomed.remove(t)
 				late := w.rt.runPod(t, "late")
 				comes := late.run(t, "comes", 0, "exit", "5")
+				outliveSubscriber(t, late)
+				doomed.stop(t)
+				doomed.remove(t)
 				truthExits, truthComes := w.rt.exited(t, exits), w.rt.exited(t, comes)
 
 				mark := w.proxy.mark()
@@ -52,15 +53,8 @@ func TestAgentRestart(t *testing.T) {
 				time.Sleep(2 * time.Second) // for what should not come
 				second := w.all()
 
-				for id, want := range map[string]string{"9": exits, "5": comes} {
-					if died, _ := find(second, "ContainerDied", want); died.ExitCode.String() != id {
-						t.Errorf("%v: want %s", died, id)
-					}
-				}
-				died, _ := find(second, "ContainerDied", exits)
-				checkTime(t, died, truthExits.GetFinishedAt())
-				died, _ = find(second, "ContainerDied", comes)
-				checkTime(t, died, truthComes.GetFinishedAt())
+				checkDied(t, second, exits, "9", truthExits.GetFinishedAt())
+				checkDied(t, second, comes, "5", truthComes.GetFinishedAt())
 				checkGone(t, second, goes, f)
 				for _, id := range []string{runs, ended, steady.sandbox, other.sandbox} {
 					if got := trace(second, id); got != "" {
@@ -80,6 +74,27 @@ func TestAgentRestart(t *testing.T) {
 	}
 }
 
+// outliveSubscriber makes events until containerd 2.x has noticed that its subscriber is gone: it
+// loses the first event to one that is, and each further one with a chance of a half (its eventq
+// picks at random between "closed" and "room in the buffer"). The next agent finds by listing what
+// these were about; an event that it can't find so would make the test a matter of luck.
+func outliveSubscriber(t *testing.T, p *pod) {
+	t.Helper()
+	for i := range 5 {
+		p.rt.exited(t, p.run(t, fmt.Sprintf("sacrifice-%d", i), 0, "exit", "0"))
+	}
+}
+
+// checkDied checks the end of a container that the runtime still knows.
+func checkDied(t *testing.T, events []event, id, code string, finished int64) {
+	t.Helper()
+	died, _ := find(events, "ContainerDied", id)
+	checkTime(t, died, finished)
+	if died.ExitCode.String() != code || died.Inferred {
+		t.Errorf("%v: want %s, not inferred", died, code)
+	}
+}
+
 // checkGone checks the end of a container that was removed while no agent ran. A runtime with a
 // stream keeps its events for the next subscriber, so the code is known there.
 func checkGone(t *testing.T, events []event, id string, f flavour) {
@@ -87,7 +102,7 @@ func checkGone(t *testing.T, events []event, id string, f flavour) {
 	died, _ := find(events, "ContainerDied", id)
 	want, inferred := "null", true
 	if f.name == containerd2.name {
-		want, inferred = "0", false
+		want, inferred = "137", false // stopping a pod kills its containers
 	}
 	if died.ExitCode.String() != want || died.Inferred != inferred {
 		t.Errorf("%v: want %s, inferred %v", died, want, inferred)
@@ -173,11 +188,8 @@ func TestRuntimeRestart(t *testing.T) {
 			w.awaitReady(t)
 			truth := w.rt.exited(t, exits)
 			events := w.awaitTrace(t, settle, exits, "Created Started Died")
-			died, _ := find(events, "ContainerDied", exits)
-			checkTime(t, died, truth.GetFinishedAt())
-			if died.ExitCode.String() != "6" {
-				t.Errorf("%v: want 6", died)
-			}
+			// containerd 2.x itself forgets the code: it says 255 and the time of its own start.
+			checkDied(t, events, exits, fmt.Sprint(truth.GetExitCode()), truth.GetFinishedAt())
 
 			// The new connection is as good as the old one.
 			after := p.run(t, "after", 0, "exit", "8")
