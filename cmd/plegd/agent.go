@@ -28,8 +28,10 @@ const drainTimeout = 500 * time.Millisecond
 type agent struct {
 	o        runOptions
 	out      io.Writer
+	lines    *logWriter
 	log      *slog.Logger
 	registry *prometheus.Registry
+	stop     context.CancelFunc // ends the agent
 
 	mu        sync.Mutex
 	generator *pleg.Generator // nil until there is an endpoint
@@ -37,7 +39,8 @@ type agent struct {
 }
 
 func newAgent(o runOptions, std streams) *agent {
-	return &agent{o: o, out: std.out, log: o.log.logger(std.err), registry: newRegistry(), waiting: "starting"}
+	lines := newLogWriter(std.err)
+	return &agent{o: o, out: std.out, lines: lines, log: o.log.logger(lines), registry: newRegistry(), waiting: "starting"}
 }
 
 // newRegistry returns a registry with what is about the process.
@@ -55,9 +58,10 @@ func newRegistry() *prometheus.Registry {
 // that an address is in use. Without one there is no telling which runtime the
 // state must be of, so health is served while one is looked for.
 func (a *agent) run(ctx context.Context) error {
+	defer a.lines.close()
 	a.log.Info("plegd starts", "version", thisBuild().Version, "mode", a.o.mode, "state_dir", a.o.stateDir)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, a.stop = context.WithCancel(ctx)
+	defer a.stop()
 	ended := watchdog(ctx, a.log)
 	defer ended()
 	if a.o.endpoint != "" {
@@ -75,7 +79,7 @@ func (a *agent) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return srv.Run(ctx) })
 	group.Go(func() error {
-		defer cancel() // a reader that went away ends the server too
+		defer a.stop()
 		return a.generate(ctx)
 	})
 	err = group.Wait()
@@ -113,17 +117,16 @@ func (a *agent) generate(ctx context.Context) error {
 	return a.runWithOutput(ctx, gen, sub)
 }
 
-// runWithOutput runs the generator while stdout is fed.
+// runWithOutput runs the generator while stdout is fed. Without its reader the
+// agent has nothing to do, and ends.
 func (a *agent) runWithOutput(ctx context.Context, gen *pleg.Generator, sub *pleg.Subscription) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	printed := make(chan error, 1)
 	go func() {
 		err := newPrinter(a.out, a.o.output).print(sub)
-		cancel() // without its reader the agent has nothing to do
+		a.stop()
 		printed <- err
 	}()
-	gone := watchReader(ctx, a.out, cancel)
+	gone := watchReader(ctx, a.out, a.stop)
 	defer gone()
 
 	err := gen.Run(ctx)

@@ -12,7 +12,7 @@ func main() {
 	std := streams{out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
 	err := execute(os.Args[1:], std)
 	if err != nil {
-		fmt.Fprintln(std.err, "plegd:", oneLine(err))
+		briefly(func() { fmt.Fprintln(std.err, "plegd:", oneLine(err)) }) // stderr may be blocked
 	}
 	os.Exit(exitCode(err))
 }

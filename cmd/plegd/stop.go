@@ -7,14 +7,10 @@ import (
 	"time"
 )
 
-const (
-	// stopTimeout: the agent promises to end within 3 s in any state. A runtime
-	// that hangs is given up after one; only a disk that doesn't answer takes
-	// longer than this.
-	stopTimeout = 2500 * time.Millisecond
-	// lastWords is how long the log may take to say so; it may be blocked too.
-	lastWords = 100 * time.Millisecond
-)
+// stopTimeout: the agent promises to end within 3 s in any state. A runtime
+// that hangs is given up after one; only a disk that doesn't answer takes
+// longer than this.
+const stopTimeout = 2500 * time.Millisecond
 
 // watchdog ends the process stopTimeout after ctx has ended, unless ended is
 // called before. What was published is durable; what wasn't is found out again
@@ -29,7 +25,7 @@ func watchdog(ctx context.Context, log *slog.Logger) (ended func()) {
 			return
 		case <-timer.C:
 		}
-		go log.Error("stop takes too long, ending as in a crash; is the disk of the state hung?", "after", stopTimeout)
+		log.Error("stop takes too long, ending as in a crash; is the disk of the state hung?", "after", stopTimeout)
 		time.Sleep(lastWords)
 		os.Exit(exitFailure)
 	})

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plegd/plegd/store"
+)
+
+// newStateShow makes `plegd state show`.
+func newStateShow(std streams) *cobra.Command {
+	var o stateOptions
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show what a state file holds",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			shown, err := readState(o.dir)
+			if err != nil {
+				return err
+			}
+			if o.output == outputJSON {
+				return writeIndented(std.out, shown)
+			}
+			return shown.write(std.out)
+		},
+	}
+	o.addTo(cmd)
+	return cmd
+}
+
+// shownState is a whole state file, but for its events.
+type shownState struct {
+	stateSummary
+	Dropped int           `json:"unreadable"` // entries left out, see plegd state check
+	Records []shownRecord `json:"records"`
+}
+
+// shownRecord is what is stored of one sandbox or container.
+type shownRecord struct {
+	Kind        string    `json:"kind"`
+	ID          string    `json:"id"`
+	SandboxID   string    `json:"sandbox_id"`
+	PodUID      string    `json:"pod_uid"`
+	Namespace   string    `json:"namespace"`
+	Pod         string    `json:"pod"`
+	Name        string    `json:"name,omitempty"`
+	Attempt     uint32    `json:"attempt"`
+	State       string    `json:"state"`
+	Incarnation uint32    `json:"incarnation"`
+	CreatedAt   time.Time `json:"created_at,omitzero"`
+	StartedAt   time.Time `json:"started_at,omitzero"`
+	FinishedAt  time.Time `json:"finished_at,omitzero"`
+	ExitCode    *int32    `json:"exit_code"` // null unless the runtime has said it
+	Reason      string    `json:"reason,omitempty"`
+	IPs         []string  `json:"ips,omitempty"`
+	Asked       []string  `json:"reinspect,omitempty"` // why it is to be inspected again
+}
+
+// readState reads a state file.
+func readState(dir string) (shown shownState, err error) {
+	db, err := store.OpenBoltReadOnly(dir)
+	if err != nil {
+		return shown, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	snap, err := db.Load()
+	if err != nil {
+		return shown, err
+	}
+	asked := map[string][]string{}
+	for _, a := range snap.Asks {
+		asked[a.ID] = a.Why.Names()
+	}
+	counts := stateCounts{Tombstones: len(snap.Tombstones), Reinspections: len(snap.Asks)}
+	shown.Records = []shownRecord{}
+	for _, r := range snap.Records {
+		if r.Kind == store.KindSandbox {
+			counts.Sandboxes++
+		} else {
+			counts.Containers++
+		}
+		shown.Records = append(shown.Records, showRecord(r, asked[r.ID]))
+	}
+	// By pod, its sandboxes first.
+	slices.SortStableFunc(shown.Records, func(a, b shownRecord) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.PodUID, b.PodUID),
+			-cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.ID, b.ID))
+	})
+	shown.Dropped = snap.Dropped
+	shown.stateSummary = summary(db.Path(), snap.Meta, counts, db.Journal())
+	return shown, nil
+}
+
+func showRecord(r *store.Record, asked []string) shownRecord {
+	s := shownRecord{
+		Kind: r.Kind.String(), ID: r.ID, SandboxID: r.Sandbox, PodUID: r.Identity.Pod.UID,
+		Namespace: r.Identity.Pod.Namespace, Pod: r.Identity.Pod.Name, Name: r.Identity.Name, Attempt: r.Identity.Attempt,
+		State: r.State.Name(r.Kind), Incarnation: r.Incarnation, CreatedAt: timeOf(r.CreatedAt), StartedAt: timeOf(r.StartedAt),
+		FinishedAt: timeOf(r.Exit.FinishedAt), Reason: r.Exit.Reason, IPs: r.IPs, Asked: asked,
+	}
+	if r.Exit.Known() {
+		s.ExitCode = &r.Exit.Code
+	}
+	return s
+}
+
+// timeOf returns a time in ns, the zero Time for unknown.
+func timeOf(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+// write writes the state as text.
+func (s shownState) write(w io.Writer) error {
+	s.stateSummary.write(w)
+	if s.Dropped > 0 {
+		fmt.Fprintf(w, "unreadable     %d entries, see plegd state check\n", s.Dropped)
+	}
+	if len(s.Records) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "POD\tKIND\tNAME\tATTEMPT\tSTATE\tEXIT\tIP\tID\tREINSPECT")
+	for _, r := range s.Records {
+		exit, ip := "-", "-"
+		if r.ExitCode != nil {
+			exit = fmt.Sprint(*r.ExitCode)
+		}
+		if len(r.IPs) > 0 {
+			ip = r.IPs[0]
+		}
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", printable(r.Namespace+"/"+r.Pod), r.Kind, dash(printable(r.Name)),
+			r.Attempt, r.State, exit, printable(ip), printable(r.ID[:min(len(r.ID), shortID)]), dash(strings.Join(r.Asked, ",")))
+	}
+	return tab.Flush()
+}
+
+// dash stands for what is empty, so that columns stay columns.
+func dash(s string) string { return cmp.Or(s, "-") }
