@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -191,25 +192,30 @@ var ErrRuntime = store.ErrForeign
 // retried for ever.
 func (l *Loop) Run(ctx context.Context, hooks Hooks) error {
 	l.hooks = hooks
-	defer l.view.close()
-	defer l.feed.close()
+	defer l.Close()
 	if err := l.start(); err != nil {
 		return err
 	}
 	l.apply(nil, l.core.Resume(l.now()))
 	for ctx.Err() == nil {
 		if err := l.turn(); err != nil {
-			return err
+			return errors.Join(err, l.abandon())
 		}
 		l.wait(ctx)
 	}
 	return l.stop()
 }
 
+// Close ends the readers of a Loop that is never run. Run does so itself.
+func (l *Loop) Close() {
+	l.feed.close()
+	l.view.close()
+}
+
 // turn takes all that waits, steps, and commits if it is time to.
 func (l *Loop) turn() error {
 	l.progress.Store(int64(l.cfg.Clock.Mono()))
-	if len(l.pending.events) < maxUnwritten {
+	if !l.full() {
 		for _, in := range l.inbox.take() {
 			if err := l.step(in); err != nil {
 				return err
@@ -223,6 +229,15 @@ func (l *Loop) turn() error {
 	}
 	l.write()
 	return nil
+}
+
+// full reports whether as many events are held for the store as may be.
+func (l *Loop) full() bool {
+	n := len(l.pending.events)
+	for i := range l.stuck {
+		n += len(l.stuck[i].batch.Events)
+	}
+	return n >= maxUnwritten
 }
 
 func (l *Loop) step(in Input) error {
@@ -297,7 +312,7 @@ func (l *Loop) running(mono int64) int64 { return l.base.Running + mono - l.star
 // wait sleeps until there is something to do.
 func (l *Loop) wait(ctx context.Context) {
 	until := int64(l.cfg.Clock.Mono()) + int64(heartbeat)
-	if l.wakeAt != 0 {
+	if l.wakeAt != 0 && !l.full() { // a full one does not step, so there is nothing to wake up for
 		until = min(until, l.wakeAt)
 	}
 	if at := l.writeAt(); at != 0 {

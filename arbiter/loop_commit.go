@@ -21,8 +21,6 @@ type retry struct {
 const (
 	retryFirst = 100 * time.Millisecond // a busy disk is over that soon
 	retryMost  = 10 * time.Second       // a full one is noticed to be free again within that
-	// stopTries: a clean stop has 3 s in all, so a failing store gets one try.
-	stopTries = 1
 )
 
 // newEpoch returns a random epoch, which no earlier one equals but by a chance
@@ -148,6 +146,7 @@ func (l *Loop) writeParts() {
 			return
 		}
 		l.publish(p)
+		l.progress.Store(int64(l.cfg.Clock.Mono())) // many parts on a slow disk are progress too
 		l.stuck[0] = part{}
 		l.stuck = l.stuck[1:]
 	}
@@ -211,25 +210,38 @@ func (l *Loop) publish(p *part) {
 	}
 }
 
-// stop takes what still waits, writes it and gives the unused numbers back.
+// stop takes what still waits, writes it and gives the unused numbers back. A
+// store that fails gets one try, since a clean stop has 3 s in all.
 func (l *Loop) stop() error {
 	for _, in := range l.inbox.take() {
 		if err := l.step(in); err != nil {
-			return err
+			return errors.Join(err, l.abandon())
 		}
 	}
-	l.retry.at = 0
-	for range stopTries {
-		if len(l.stuck) == 0 && l.pending.changes() {
+	for len(l.stuck) > 0 || l.pending.changes() {
+		if len(l.stuck) == 0 {
 			l.stuck = l.pending.split()
 		}
+		l.writeParts()
 		if len(l.stuck) > 0 {
-			l.writeParts()
+			return fmt.Errorf("state could not be written before the end, the next start finds the rest out again: %w", l.health.storeError())
 		}
 	}
-	if len(l.stuck) > 0 || l.pending.changes() {
-		return fmt.Errorf("state could not be written before the end, the next start finds the rest out again: %w", l.health.storeError())
+	l.write() // what needed no writing
+	return l.giveBack()
+}
+
+// abandon ends a loop whose inputs can't be trusted: what they led to is not
+// written. Unless a write is in doubt, the unused numbers are given back.
+func (l *Loop) abandon() error {
+	if len(l.stuck) > 0 {
+		return nil
 	}
+	return l.giveBack()
+}
+
+// giveBack notes that the numbers after those used are free (rule D2).
+func (l *Loop) giveBack() error {
 	meta := l.meta(l.alloc.Next() - 1)
 	meta.Next = l.alloc.Next()
 	if err := l.cfg.Store.Commit(&store.Batch{Meta: meta}); err != nil {

@@ -170,6 +170,9 @@ func (s *Subscription) fill() error {
 	if errors.Is(err, store.ErrExpired) {
 		return &ExpiredError{Asked: s.Position(), Oldest: s.feed.oldest()}
 	}
+	if errors.Is(err, store.ErrClosed) { // the owner closes it after the loop's end
+		return fmt.Errorf("%w: what comes after %s was not read in time", ErrStopped, s.Position())
+	}
 	if err != nil {
 		return fmt.Errorf("journal after %s: %w", s.Position(), err)
 	}

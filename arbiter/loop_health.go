@@ -10,7 +10,7 @@ import (
 // are monotonic.
 type Health struct {
 	Progress    time.Duration // since the loop last turned
-	Relisted    bool          // a full list was applied in this run
+	Relisted    bool          // a full list was applied in this run and can be read
 	RelistAge   time.Duration // since the last applied full list was sent
 	ListError   string        // why the last full list failed, "" if it didn't
 	ListFailing time.Time     // since when full lists fail
@@ -90,6 +90,7 @@ func (l *Loop) Health() Health {
 	l.health.mu.Unlock()
 	h.Progress = time.Duration(max(0, mono-l.progress.Load()))
 	l.view.mu.RLock()
+	h.Relisted = h.Relisted && l.view.freshAll != 0 // not before readers can see what it found
 	h.Faults, h.Reinspect = len(l.view.faults), len(l.view.asks)
 	l.view.mu.RUnlock()
 	h.Queued = l.Queued()

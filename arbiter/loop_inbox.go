@@ -1,10 +1,14 @@
 package arbiter
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // inbox is the queue in front of the loop. Events are bounded by number and
-// size; answers are bounded by the calls that may be in flight, and full lists
-// among them by keeping the newest two, which is what two witnesses need.
+// size. Answers to the core's questions are bounded by the questions. What
+// comes without being asked for goes on while a commit hangs, so of that only
+// as much is kept as makes a difference; see makeRoom.
 type inbox struct {
 	wake    chan struct{}
 	dropped func(*ListSeen) // told of lists that will not be applied
@@ -23,9 +27,7 @@ func (q *inbox) init(events int, bytes int64, dropped func(*ListSeen)) {
 
 func (q *inbox) put(in Input) {
 	q.mu.Lock()
-	if isFullList(in) {
-		q.dropOlderLists()
-	}
+	q.makeRoom(in)
 	q.items = append(q.items, in)
 	q.mu.Unlock()
 	q.signal()
@@ -68,26 +70,70 @@ func (q *inbox) signal() {
 	}
 }
 
-// dropOlderLists keeps room for one more full list: while the loop is held up,
-// relists go on, and only the newest matter.
-func (q *inbox) dropOlderLists() {
-	first, n := -1, 0
+// makeRoom drops what one more input of its kind makes needless.
+func (q *inbox) makeRoom(in Input) {
+	switch in := in.(type) {
+	case *ListSeen:
+		if in.Scope.All() {
+			// The newest two are kept, which is what two witnesses need.
+			q.keep(1, isFullList, func(old Input) { q.dropped(old.(*ListSeen)) })
+		}
+	case *ListFailed:
+		if in.Scope.All() {
+			// The first says since when, the newest why.
+			first := true
+			q.keep(0, func(old Input) bool {
+				if !isFailedList(old) {
+					return false
+				}
+				spare := first
+				first = false
+				return !spare
+			}, nil)
+		}
+	case *Requested:
+		// A call that the newer one leads to is newer than both.
+		q.keep(0, func(old Input) bool {
+			r, ok := old.(*Requested)
+			return ok && r.PodKey == in.PodKey
+		}, nil)
+	case *StreamOverflow:
+		lost := in.Lost
+		q.keep(0, isOverflow, func(old Input) { lost += old.(*StreamOverflow).Lost })
+		in.Lost = lost
+	}
+}
+
+// keep drops the oldest inputs of a kind until no more than n are left.
+func (q *inbox) keep(n int, kind func(Input) bool, drop func(Input)) {
+	var found []int
 	for i, in := range q.items {
-		if isFullList(in) {
-			if n++; first < 0 {
-				first = i
-			}
+		if kind(in) {
+			found = append(found, i)
 		}
 	}
-	if n >= 2 {
-		q.dropped(q.items[first].(*ListSeen))
-		q.items = append(q.items[:first], q.items[first+1:]...)
+	for k := range max(0, len(found)-n) {
+		i := found[k] - k
+		if drop != nil {
+			drop(q.items[i])
+		}
+		q.items = slices.Delete(q.items, i, i+1)
 	}
 }
 
 func isFullList(in Input) bool {
 	l, ok := in.(*ListSeen)
 	return ok && l.Scope.All()
+}
+
+func isFailedList(in Input) bool {
+	l, ok := in.(*ListFailed)
+	return ok && l.Scope.All()
+}
+
+func isOverflow(in Input) bool {
+	_, ok := in.(*StreamOverflow)
+	return ok
 }
 
 // eventSize is about what an event holds in memory, bytes.

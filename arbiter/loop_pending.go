@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
 )
 
 // pending gathers what steps decided until it is committed. Of several changes
@@ -19,14 +20,38 @@ type pending struct {
 	effects effects
 }
 
-// effects is what readers are told once the changes before it are durable.
+// effects is what readers are told once the changes before it are durable. Of
+// several of one kind the last is kept: while the store fails, relists go on
+// and so do these.
 type effects struct {
-	fresh     []Fresh
-	confirmed []store.Key
-	faults    []Fault
+	fresh     map[string]timestamps.Tick // pod key, "" for everything → newest call that was applied
+	confirmed map[string]struct{}        // ids
+	faults    map[string]string          // id → error, "" when it works again
 }
 
 func (e *effects) empty() bool { return len(e.fresh)+len(e.confirmed)+len(e.faults) == 0 }
+
+func (e *effects) add(out *Output) {
+	if e.fresh == nil {
+		*e = effects{map[string]timestamps.Tick{}, map[string]struct{}{}, map[string]string{}}
+	}
+	for _, f := range out.Fresh {
+		e.fresh[f.PodKey] = max(e.fresh[f.PodKey], f.Sent)
+		if f.PodKey == "" { // covers every pod: older looks say nothing more
+			maps.DeleteFunc(e.fresh, func(key string, t timestamps.Tick) bool { return key != "" && t <= f.Sent })
+		}
+	}
+	for _, k := range out.Confirmed {
+		e.confirmed[k.ID] = struct{}{}
+	}
+	for _, k := range out.Changes.Gone { // what is gone has neither
+		delete(e.confirmed, k.ID)
+		delete(e.faults, k.ID)
+	}
+	for _, f := range out.Faults {
+		e.faults[f.Key.ID] = f.Err
+	}
+}
 
 func (p *pending) add(out *Output) {
 	ch := &out.Changes
@@ -55,9 +80,7 @@ func (p *pending) add(out *Output) {
 		p.asks[id] = nil
 	}
 	p.events = append(p.events, ch.Events...)
-	p.effects.fresh = append(p.effects.fresh, out.Fresh...)
-	p.effects.confirmed = append(p.effects.confirmed, out.Confirmed...)
-	p.effects.faults = append(p.effects.faults, out.Faults...)
+	p.effects.add(out)
 }
 
 // changes reports whether there is anything to write.

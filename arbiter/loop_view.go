@@ -111,35 +111,55 @@ func (v *view) apply(p *part, at timestamps.Position) {
 	for _, id := range p.batch.Answered {
 		delete(v.asks, id)
 	}
-	for _, k := range p.effects.confirmed {
-		if _, known := v.recs[k.ID]; known {
-			v.seen[k.ID] = true
+	for id := range p.effects.confirmed {
+		if v.recs[id] != nil {
+			v.seen[id] = true
 		}
 	}
-	for _, f := range p.effects.faults {
-		if f.Err == "" {
-			delete(v.faults, f.Key.ID)
-		} else {
-			v.faults[f.Key.ID] = f.Err
+	for id, err := range p.effects.faults {
+		switch {
+		case err == "":
+			delete(v.faults, id)
+		case v.recs[id] != nil: // else it is gone already, and nobody would take the fault off
+			v.faults[id] = err
 		}
 	}
 	v.refresh(p.effects.fresh)
 }
 
-func (v *view) refresh(fresh []Fresh) {
-	for _, f := range fresh {
-		if f.PodKey == "" {
-			v.freshAll = max(v.freshAll, f.Sent)
-			// A list covers every pod: older looks say nothing more.
-			maps.DeleteFunc(v.fresh, func(_ string, t timestamps.Tick) bool { return t <= v.freshAll })
-			continue
+func (v *view) refresh(fresh map[string]timestamps.Tick) {
+	if len(fresh) == 0 {
+		return
+	}
+	if all := fresh[""]; all > v.freshAll {
+		v.freshAll = all
+		// A list covers every pod: older looks say nothing more.
+		maps.DeleteFunc(v.fresh, func(_ string, t timestamps.Tick) bool { return t <= all })
+	}
+	for key, t := range fresh {
+		if key != "" && t > v.freshAll {
+			v.fresh[key] = max(v.fresh[key], t)
 		}
-		v.fresh[f.PodKey] = max(v.fresh[f.PodKey], f.Sent)
 	}
-	if len(fresh) > 0 {
-		close(v.changed)
-		v.changed = make(chan struct{})
+	v.forgetLooks()
+	close(v.changed)
+	v.changed = make(chan struct{})
+}
+
+// maxLooks is how many looks at single pods are remembered between two full
+// lists. A mode without periodic lists would else remember each pod that ever
+// was, and each key that anybody ever asked for.
+const maxLooks = 4096
+
+// forgetLooks drops the older half of the looks when there are too many. Who
+// waits for one has been woken by it long before.
+func (v *view) forgetLooks() {
+	if len(v.fresh) <= maxLooks {
+		return
 	}
+	ticks := slices.Sorted(maps.Values(v.fresh))
+	middle := ticks[len(ticks)/2]
+	maps.DeleteFunc(v.fresh, func(_ string, t timestamps.Tick) bool { return t < middle })
 }
 
 func (v *view) put(r *store.Record) {
