@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -122,7 +123,10 @@ func (r runner) simulate(ctx context.Context, socket string) (end func(), err er
 		return nil, fmt.Errorf("simulated runtime: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the agent
-	cmd := r.command(ctx, "simulate", "--socket", socket)
+	// Ids follow from the seed, and a runtime never uses one twice: the state that the last make run
+	// left must find other containers, as it would on a node where everything was replaced.
+	seed := strconv.FormatInt(time.Now().Unix(), 10)
+	cmd := r.command(ctx, "simulate", "--socket", socket, "--seed", seed)
 	cmd.Stdout = r.stderr
 	if err := cmd.Start(); err != nil {
 		cancel()
