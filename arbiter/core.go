@@ -242,9 +242,9 @@ func (c *Core) finish(s *step) {
 
 // settleEntity journals, stores and asks for one edited entity.
 func (c *Core) settleEntity(s *step, e *entity) {
+	c.wantNeeded(s, e)
 	c.tell(s, e)
 	c.amend(s, e)
-	c.wantNeeded(s, e)
 	if !e.pub.SameContent(&e.rec) {
 		r := e.rec
 		e.pub = &r

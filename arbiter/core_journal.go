@@ -40,7 +40,7 @@ func (c *Core) tell(s *step, e *entity) {
 // the inspection that has been asked for.
 func (c *Core) awaitsDetails(e *entity) bool {
 	switch {
-	case e.looked:
+	case e.looked || c.asks[e.rec.ID].Why&(store.ReasonDetails|store.ReasonNoIP) == 0:
 		return false
 	case e.rec.Kind == store.KindContainer:
 		return e.rec.StartedAt == 0

@@ -33,6 +33,8 @@ type rig struct {
 	mem  disk // what readers would see
 	disk disk // what a crash leaves
 
+	strict bool // check determinism and sharing too
+
 	waiting map[ActionKey]bool // actions given out whose outcome has not come back
 	faults  []string           // invariants found broken
 }
@@ -116,11 +118,16 @@ func (r *rig) step(in Input) Output {
 	case *StatusSeen:
 		delete(r.waiting, ActionKey{ActStatus, in.ID})
 	}
-	before := r.core.Clone()
-	frozen := freeze(before)
-	out := r.core.Step(r.now(), in)
-	if diff := cmp.Diff(frozen, freeze(before)); diff != "" {
-		r.fault("O9, core.go: a step changed what it shares with a clone: %s", diff)
+	now := r.now()
+	var before, twin *Core
+	var was frozen
+	if r.strict {
+		before, twin = r.core.Clone(), r.core.Clone()
+		was = freeze(before)
+	}
+	out := r.core.Step(now, in)
+	if r.strict {
+		r.checkTwin(now, in, &out, before, twin, &was)
 	}
 	switch in := in.(type) { // applied: the calls are over
 	case *ListSeen:
@@ -131,6 +138,28 @@ func (r *rig) step(in Input) Output {
 	}
 	r.apply(&out)
 	return out
+}
+
+// checkTwin: a clone that is given the same input decides the same, and one
+// that is given none does not change.
+func (r *rig) checkTwin(now Now, in Input, out *Output, before, twin *Core, was *frozen) {
+	is := freeze(before)
+	if diff := cmp.Diff(*was, is); diff != "" {
+		r.fault("a step changed what it shares with a clone: %s", diff)
+	}
+	same := twin.Step(now, in)
+	if diff := cmp.Diff(*out, same); diff != "" {
+		r.fault("the same input gave another output: %s", diff)
+	}
+	if a, b := r.core.Clone(), twin; a.Digest() != b.Digest() {
+		r.fault("the same input gave another digest")
+	}
+	if fresh := r.core.Clone(); r.core.digesting {
+		fresh.digesting = false
+		if fresh.Digest() != r.core.Digest() {
+			r.fault("the digest kept up to date differs from a fresh one")
+		}
+	}
 }
 
 // frozen is a deep enough copy of what clones share.

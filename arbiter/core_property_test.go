@@ -1,0 +1,545 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// TestOrderDoesNotMatter: without lowerings and removals every order and
+// duplication of the same truthful observations gives the same states and
+// fields (O1, O7, T1, T2).
+func TestOrderDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seen := observations(t)
+		one, two := newRig(Limits{}), newRig(Limits{})
+		one.tick, two.tick = 10_000, 10_000
+		for _, in := range seen {
+			one.step(in)
+		}
+		for _, i := range rapid.Permutation(twice(len(seen))).Draw(t, "order") {
+			two.step(seen[i%len(seen)])
+		}
+		if diff := cmp.Diff(fieldsOf(one.core), fieldsOf(two.core)); diff != "" {
+			for _, in := range seen {
+				t.Logf("%s", describe(in))
+			}
+			t.Fatalf("order matters: %s", diff)
+		}
+		noFaults(t, one)
+		noFaults(t, two)
+	})
+}
+
+// twice is each index once, and again for a duplicate.
+func twice(n int) []int {
+	list := make([]int, 2*n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// fields are what must not depend on the order.
+func fieldsOf(c *Core) map[string]store.Record {
+	m := map[string]store.Record{}
+	for id, e := range c.ents {
+		r := e.rec
+		m[id] = store.Record{
+			Kind: r.Kind, ID: r.ID, Sandbox: r.Sandbox, Identity: r.Identity, Incarnation: r.Incarnation, State: r.State,
+			Reported: r.Reported, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, Exit: r.Exit, IPs: r.IPs,
+			Started: r.Started, Rest: r.Rest, Known: r.Known,
+		}
+	}
+	return m
+}
+
+// observations is what can truthfully be seen of a few things that come to be
+// and end but are not removed: events with payloads ahead of their type or
+// behind it, lists and inspections over the changes.
+func observations(t *rapid.T) []Input {
+	r := newRig(Limits{})
+	w := &truth{things: map[string]thing{}}
+	before := w.snapshot()
+	var seen []Input
+	var open []*call
+	for range rapid.IntRange(3, 25).Draw(t, "steps") {
+		r.pass(second)
+		switch rapid.IntRange(0, 5).Draw(t, "step") {
+		case 0, 1:
+			before = w.snapshot()
+			told := w.change(t, r.wall)
+			for _, tr := range told {
+				if tr.kind == EventDeleted {
+					w = before.snapshot()
+					continue
+				}
+				payload, sandbox := w, w.things[tr.id].sandbox
+				if _, ok := before.things[sandbox]; ok && rapid.IntRange(0, 3).Draw(t, "behind") == 0 {
+					payload = before
+				}
+				ev := payload.event(tr, sandbox, r.wall)
+				ev.At = r.stamp()
+				seen = append(seen, ev)
+			}
+		case 2:
+			open = append(open, r.newCall(ActionKey{Kind: ActList}))
+		case 3:
+			if ids := sortedKeys(w.things); len(ids) > 0 {
+				open = append(open, r.newCall(ActionKey{ActStatus, rapid.SampledFrom(ids).Draw(t, "id")}))
+			}
+		default:
+			if len(open) == 0 {
+				continue
+			}
+			i := rapid.IntRange(0, len(open)-1).Draw(t, "call")
+			if in := r.advance(w, open[i]); in != nil {
+				seen = append(seen, in)
+				open = slices.Delete(open, i, i+1)
+			}
+		}
+	}
+	return seen
+}
+
+// call is a call to the runtime: sent, read by the runtime, answered. A list
+// is two calls.
+type call struct {
+	key        ActionKey
+	first      Call
+	second     Call
+	phase      int
+	sandboxes  []Item
+	containers []Item
+	status     *Item
+	kind       store.Kind
+}
+
+func (r *rig) newCall(key ActionKey) *call {
+	return &call{key: key, first: Call{Sent: r.send()}}
+}
+
+// advance takes a call one phase further and returns its answer at last.
+func (r *rig) advance(w *truth, c *call) Input {
+	c.phase++
+	if c.key.Kind == ActStatus {
+		if c.phase == 1 {
+			if x, ok := w.things[c.key.ID]; ok {
+				c.status, c.kind = x.status(), x.kind
+			}
+			return nil
+		}
+		c.first.Answered = r.stamp()
+		return &StatusSeen{ID: c.key.ID, Kind: c.kind, Call: c.first, Item: c.status, NotFound: c.status == nil}
+	}
+	scope := c.scope()
+	switch c.phase {
+	case 1:
+		for _, x := range w.all(store.KindSandbox, "") {
+			if scope.All() || x.id == scope.Sandbox || x.pod == scope.PodUID && scope.PodUID != "" {
+				c.sandboxes = append(c.sandboxes, x.listed())
+			}
+		}
+	case 2:
+		c.first.Answered = r.stamp()
+		c.second.Sent = r.send()
+	case 3:
+		for _, x := range w.all(store.KindContainer, "") {
+			if scope.All() || x.sandbox == scope.Sandbox || x.pod == scope.PodUID && scope.PodUID != "" {
+				c.containers = append(c.containers, x.listed())
+			}
+		}
+	default:
+		c.second.Answered = r.stamp()
+		return &ListSeen{Scope: scope, Sandboxes: c.sandboxes, Containers: c.containers, SandboxCall: c.first, ContainerCall: c.second}
+	}
+	return nil
+}
+
+func (c *call) scope() Scope {
+	switch c.key.Kind {
+	case ActLook:
+		return Scope{Sandbox: c.key.ID}
+	case ActPod:
+		return Scope{PodUID: c.key.ID}
+	default:
+		return Scope{}
+	}
+}
+
+func noFaults(t *rapid.T, r *rig) {
+	t.Helper()
+	for _, f := range r.faults {
+		t.Fatal(f)
+	}
+}
+
+// describe prints an input for a failing test.
+func describe(in Input) string {
+	switch in := in.(type) {
+	case *EventSeen:
+		text := fmt.Sprintf("event %d %s at %d: ", in.Type, in.ID, in.At.Tick)
+		if in.Sandbox != nil {
+			text += describeItem(in.Sandbox)
+		}
+		for i := range in.Containers {
+			text += describeItem(&in.Containers[i])
+		}
+		return text
+	case *ListSeen:
+		text := fmt.Sprintf("list %v %d-%d %d-%d: ", in.Scope, in.SandboxCall.Sent.Tick, in.SandboxCall.Answered.Tick, in.ContainerCall.Sent.Tick, in.ContainerCall.Answered.Tick)
+		for _, items := range [][]Item{in.Sandboxes, in.Containers} {
+			for i := range items {
+				text += describeItem(&items[i])
+			}
+		}
+		return text
+	case *StatusSeen:
+		text := fmt.Sprintf("status %s %d-%d: ", in.ID, in.Call.Sent.Tick, in.Call.Answered.Tick)
+		if in.Item != nil {
+			text += describeItem(in.Item)
+		}
+		return text + in.Err
+	default:
+		return fmt.Sprintf("%T%+v", in, in)
+	}
+}
+
+func describeItem(it *Item) string {
+	return fmt.Sprintf(" %s(%s started=%d exit=%d)", it.ID, rung(it.Kind, it.State).Name(it.Kind), it.StartedAt, it.Exit.FinishedAt)
+}
+
+// storm drives a core by chance: the world changes, events are lost, late,
+// repeated and reordered, calls fail or overlap, the runtime lies, the agent
+// is killed, the clock steps.
+type storm struct {
+	*rig
+	world  *truth
+	events []*EventSeen
+	calls  []*call
+	due    []Action
+	lies   int // how many more
+	log    []string
+}
+
+func newStorm(limits Limits, lies int) *storm {
+	return &storm{rig: newRig(limits), world: &truth{things: map[string]thing{}}, lies: lies}
+}
+
+func (s *storm) give(in Input) {
+	s.log = append(s.log, describe(in))
+	out := s.step(in)
+	s.take(out)
+}
+
+func (s *storm) take(out Output) {
+	s.due = append(s.due, out.Actions...)
+	for i := range out.Changes.Events {
+		s.log = append(s.log, "   journal "+printEvent(&out.Changes.Events[i]))
+	}
+	for _, a := range out.Actions {
+		s.log = append(s.log, "   ask "+printAction(a))
+	}
+}
+
+// lie reports whether to lie now.
+func (s *storm) lie(t *rapid.T) bool {
+	if s.lies == 0 || rapid.IntRange(0, 9).Draw(t, "lie") != 0 {
+		return false
+	}
+	s.lies--
+	return true
+}
+
+// blow does one thing by chance.
+func (s *storm) blow(t *rapid.T) {
+	s.pass(rapid.SampledFrom([]int64{1, second / 100, second, 3 * second, 20 * second}).Draw(t, "pass"))
+	switch rapid.IntRange(0, 15).Draw(t, "do") {
+	case 0, 1, 2:
+		s.happen(t)
+	case 3, 4, 5:
+		if len(s.events) > 0 {
+			s.deliver(t)
+		}
+	case 6:
+		s.calls = append(s.calls, s.newCall(ActionKey{Kind: ActList}))
+	case 7, 8:
+		if len(s.due) > 0 {
+			i := rapid.IntRange(0, len(s.due)-1).Draw(t, "action")
+			a := s.due[i]
+			if a.NotBefore <= s.mono {
+				s.due = slices.Delete(s.due, i, i+1)
+				s.calls = append(s.calls, s.newCall(a.Key()))
+			}
+		}
+	case 9, 10, 11, 12:
+		if len(s.calls) > 0 {
+			s.work(t, rapid.IntRange(0, len(s.calls)-1).Draw(t, "call"))
+		}
+	case 13:
+		s.upset(t)
+	case 14:
+		s.falseEvent(t)
+	default:
+		if s.wake != 0 && s.wake <= s.mono {
+			s.wake = 0
+			s.give(&TimePassed{At: s.stamp()})
+		}
+	}
+}
+
+// happen changes the world and queues what the runtime says of it.
+func (s *storm) happen(t *rapid.T) {
+	before := s.world.snapshot()
+	for _, tr := range s.world.change(t, s.wall) {
+		s.log = append(s.log, fmt.Sprintf("truth: %d %s", tr.kind, tr.id))
+		sandbox := before.things[tr.id].sandbox
+		if sandbox == "" {
+			sandbox = s.world.things[tr.id].sandbox
+		}
+		payload := s.world
+		switch rapid.IntRange(0, 5).Draw(t, "payload") {
+		case 0:
+			payload = before
+		case 1:
+			payload = &truth{things: map[string]thing{}} // nothing could be looked up
+		}
+		if rapid.IntRange(0, 5).Draw(t, "lost") > 0 {
+			s.events = append(s.events, payload.event(tr, sandbox, s.wall))
+		}
+	}
+}
+
+// deliver gives one event, seldom in order, sometimes more than once.
+func (s *storm) deliver(t *rapid.T) {
+	i := 0
+	if rapid.Bool().Draw(t, "reorder") {
+		i = rapid.IntRange(0, len(s.events)-1).Draw(t, "event")
+	}
+	ev := *s.events[i]
+	ev.At = s.stamp()
+	if rapid.IntRange(0, 4).Draw(t, "again") > 0 {
+		s.events = slices.Delete(s.events, i, i+1)
+	}
+	if rapid.IntRange(0, 30).Draw(t, "odd time") == 0 {
+		ev.CreatedAt = rapid.SampledFrom([]int64{0, -1, ev.CreatedAt / second, ev.CreatedAt + 1000*second}).Draw(t, "time")
+	}
+	s.give(&ev)
+}
+
+// work takes a call one phase further.
+func (s *storm) work(t *rapid.T, i int) {
+	c := s.calls[i]
+	if c.phase%2 == 1 && rapid.IntRange(0, 19).Draw(t, "fails") == 0 {
+		s.calls = slices.Delete(s.calls, i, i+1)
+		delete(s.open, c.first.Sent.Tick)
+		delete(s.open, c.second.Sent.Tick)
+		if c.key.Kind == ActStatus {
+			s.give(&StatusSeen{ID: c.key.ID, Call: Call{Sent: c.first.Sent, Answered: s.stamp()}, Err: "failed"})
+		} else {
+			s.give(&ListFailed{Scope: c.scope(), At: s.stamp(), Unreachable: rapid.Bool().Draw(t, "unreachable")})
+		}
+		return
+	}
+	in := s.advance(s.world, c)
+	if c.phase%2 == 1 && s.lie(t) {
+		s.falsify(t, c)
+	}
+	if in != nil {
+		s.calls = slices.Delete(s.calls, i, i+1)
+		s.give(in)
+	}
+}
+
+// falsify makes an answer wrong: something is missing, or in another state.
+func (s *storm) falsify(t *rapid.T, c *call) {
+	s.log = append(s.log, fmt.Sprintf("lie about %v", c.key))
+	// A state further than the true one is believed at the first word, but for
+	// an exit without its code: rule O1 has it so.
+	falseState := func(it *Item) int32 {
+		if it.Kind == store.KindSandbox {
+			return rapid.SampledFrom([]int32{criSandboxReady, 5}).Draw(t, "false state")
+		}
+		return rapid.SampledFrom([]int32{criContainerCreated, it.State, criContainerExited, 3}).Draw(t, "false state")
+	}
+	if c.key.Kind == ActStatus {
+		if c.status == nil || rapid.IntRange(0, 2).Draw(t, "gone") == 0 {
+			c.status = nil
+			return
+		}
+		it := *c.status
+		it.State, it.Exit, it.StartedAt = falseState(&it), store.Exit{}, 0
+		c.status = &it
+		return
+	}
+	items := &c.sandboxes
+	if c.phase == 3 {
+		items = &c.containers
+	}
+	switch n := len(*items); {
+	case n == 0:
+	case rapid.Bool().Draw(t, "gone"):
+		i := rapid.IntRange(0, n-1).Draw(t, "item")
+		*items = slices.Delete(*items, i, i+1)
+	default:
+		it := &(*items)[rapid.IntRange(0, n-1).Draw(t, "item")]
+		it.State = falseState(it)
+	}
+}
+
+// falseEvent claims what did not happen.
+func (s *storm) falseEvent(t *rapid.T) {
+	ids := sortedKeys(s.world.things)
+	if len(ids) == 0 || !s.lie(t) {
+		return
+	}
+	id := rapid.SampledFrom(ids).Draw(t, "false id")
+	x := s.world.things[id]
+	kind := rapid.SampledFrom([]EventKind{EventStopped, EventDeleted, 9}).Draw(t, "false type")
+	if kind == EventStopped && x.state == store.StateCreated {
+		return
+	}
+	ev := s.world.event(transition{kind, id}, x.sandbox, s.wall)
+	ev.At = s.stamp()
+	s.log = append(s.log, "false event")
+	s.give(ev)
+}
+
+// upset does what befalls the agent.
+func (s *storm) upset(t *rapid.T) {
+	switch rapid.IntRange(0, 6).Draw(t, "upset") {
+	case 0:
+		s.log = append(s.log, "restart")
+		s.calls, s.due = nil, nil
+		s.take(s.restart())
+	case 1:
+		s.held = true
+	case 2:
+		s.held = false
+		s.commit()
+	case 3:
+		s.wall += rapid.SampledFrom([]int64{-3600 * second, -second, 3600 * second}).Draw(t, "clock step")
+	case 4:
+		s.give(&StreamChanged{At: s.stamp(), State: StreamDown})
+	case 5:
+		s.give(&StreamChanged{At: s.stamp(), State: StreamUp})
+	default:
+		s.give(&RuntimeSeen{At: s.stamp(), Name: rapid.SampledFrom([]string{"containerd", "cri-o"}).Draw(t, "runtime")})
+	}
+}
+
+// settle lets it be quiet: what is in flight is answered, then come two
+// relists, and each time all due inspections.
+func (s *storm) settle(t *rapid.T) {
+	s.events = nil
+	s.log = append(s.log, "quiet")
+	for range 2 {
+		s.pass(2 * second)
+		s.calls = append(s.calls, s.newCall(ActionKey{Kind: ActList}))
+		for n := 0; len(s.calls)+len(s.due) > 0; n++ {
+			if n > 500 {
+				t.Fatalf("questions without end: %v", s.due)
+			}
+			s.inspect()
+		}
+	}
+}
+
+// inspect answers all calls and sends what is due.
+func (s *storm) inspect() {
+	for len(s.calls) > 0 {
+		c := s.calls[0]
+		s.calls = s.calls[1:]
+		var in Input
+		for in == nil {
+			in = s.advance(s.world, c)
+		}
+		s.give(in)
+	}
+	s.pass(second / 10)
+	due := s.due
+	s.due = nil
+	for _, a := range due {
+		if a.NotBefore > s.mono {
+			s.pass(a.NotBefore - s.mono)
+		}
+		s.calls = append(s.calls, s.newCall(a.Key()))
+	}
+}
+
+// fail prints the whole storm.
+func (s *storm) fail(t *rapid.T, why string) {
+	t.Helper()
+	for _, l := range s.log {
+		t.Log(l)
+	}
+	t.Fatal(why)
+}
+
+// TestConvergence: after any storm and then quiet, two relists and due
+// inspections, the records equal the truth, and nothing was told twice or out
+// of order, over restarts too (the brief's promise; O1 to O9, D1).
+func TestConvergence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newStorm(Limits{}, 1000)
+		if rapid.IntRange(0, 3).Draw(t, "tight") == 0 {
+			// What lies removed and was then forgotten is told anew, so: no lies.
+			s = newStorm(Limits{Tombstones: 1, TombstoneAge: 30 * second}, 0)
+		}
+		for range rapid.IntRange(10, 120).Draw(t, "length") {
+			s.blow(t)
+		}
+		s.settle(t)
+		if diff := s.world.differs(s.core); diff != "" {
+			s.fail(t, diff)
+		}
+		if len(s.faults) > 0 {
+			s.fail(t, s.faults[0])
+		}
+	})
+}
+
+// TestOneLieChangesNothing: whatever one wrong answer or one false event says,
+// nothing that exists is told removed, nothing returns to an earlier state,
+// and nothing that lives is told dead (O1, O3, O4).
+func TestOneLieChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newStorm(Limits{}, 1)
+		for range rapid.IntRange(10, 120).Draw(t, "length") {
+			from := len(s.mem.events)
+			s.blow(t)
+			for _, ev := range s.mem.events[min(from, len(s.mem.events)):] {
+				x, exists := s.world.things[eventID(&ev)]
+				state := stateOf[ev.Type]
+				if ev.Change == store.ChangeRegressed || exists && state > x.state {
+					s.fail(t, "a lie was believed: "+printEvent(&ev))
+				}
+			}
+		}
+		noFaults(t, s.rig)
+	})
+}
+
+// TestStepIsDeterministic: the same state and the same input give the same
+// output, and a step never touches what it shares with a clone (O9, core.go).
+func TestStepIsDeterministic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newStorm(Limits{}, 1000)
+		s.strict = true
+		if rapid.Bool().Draw(t, "digest") {
+			s.core.Digest()
+		}
+		for range rapid.IntRange(10, 60).Draw(t, "length") {
+			s.blow(t)
+		}
+		noFaults(t, s.rig)
+	})
+}
+
+var _ = timestamps.FromStream
