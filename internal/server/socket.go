@@ -92,7 +92,9 @@ func clearStale(path string) error {
 
 // Close closes the listener and removes its file. It may be called again.
 func (s *socket) Close() error {
-	if info, err := os.Lstat(s.path); err == nil && os.SameFile(info, s.file) {
+	// The time tells too, since the number of a removed file is soon given out
+	// again.
+	if info, err := os.Lstat(s.path); err == nil && os.SameFile(info, s.file) && info.ModTime().Equal(s.file.ModTime()) {
 		_ = os.Remove(s.path) // one left behind is replaced by the next agent
 	}
 	return s.Listener.Close()

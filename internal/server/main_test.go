@@ -1,0 +1,157 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	pleg "github.com/plegd/plegd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeSource is a generator with one pod, or none and a reason.
+type fakeSource struct {
+	missing error
+	pods    []pleg.Pod
+}
+
+func (f *fakeSource) get() (Source, error) {
+	if f.missing != nil {
+		return nil, f.missing
+	}
+	return f, nil
+}
+
+func (f *fakeSource) Status() pleg.Status { return pleg.Status{Mode: pleg.ModeHybrid, Node: "n1"} }
+
+func (f *fakeSource) Pods() ([]pleg.Pod, pleg.Position) {
+	return f.pods, pleg.Position{Epoch: [8]byte{0x9f}, Seq: 7}
+}
+
+func (f *fakeSource) Pod(key string) (pleg.Pod, error) {
+	for _, p := range f.pods {
+		if p.Key == key {
+			return p, nil
+		}
+	}
+	return pleg.Pod{}, pleg.ErrNoPod
+}
+
+// served is a running server and clients of both its addresses.
+type served struct {
+	source *fakeSource
+	socket string
+	tcp    string
+	log    *syncBuffer
+	stop   func() // ends it and checks that this was in time and without an error
+
+	mu     sync.Mutex
+	health pleg.Health
+}
+
+// serve runs a server until the end of the test.
+func serve(t *testing.T, edit func(*Config)) *served {
+	t.Helper()
+	s := &served{
+		source: &fakeSource{pods: []pleg.Pod{{Key: "u1", UID: "u1", Namespace: "default", Name: "web", Labels: map[string]string{"a": "<b>"}}}},
+		socket: filepath.Join(t.TempDir(), "run", "plegd.sock"), log: &syncBuffer{},
+		health: pleg.Health{Ready: true, Live: true, Checks: []pleg.Check{{Name: pleg.CheckArbiter, OK: true}, {Name: pleg.CheckRelist, OK: true, Reason: "last 1s ago"}}},
+	}
+	cfg := Config{
+		Listen: "127.0.0.1:0", Socket: s.socket, Source: s.source.get,
+		Health:  func() pleg.Health { s.mu.Lock(); defer s.mu.Unlock(); return s.health },
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "plegd_up 1\n") }),
+		Logger:  slog.New(slog.NewTextHandler(s.log, nil)),
+	}
+	if edit != nil {
+		edit(&cfg)
+	}
+	srv, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if srv.tcp != nil {
+		s.tcp = srv.tcp.Addr().String()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(ctx) }()
+	s.stop = sync.OnceFunc(func() {
+		begin := time.Now()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the end took %v", took)
+		}
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *served) setHealth(h pleg.Health) { s.mu.Lock(); defer s.mu.Unlock(); s.health = h }
+
+// answer is what a request got.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// ask sends a request to TCP, or to the socket.
+func (s *served) ask(t *testing.T, method, path string, unix bool) answer {
+	t.Helper()
+	network, addr := "tcp", s.tcp
+	if unix {
+		network, addr = "unix", s.socket
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}}
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://plegd"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(body)}
+}
+
+// syncBuffer is written by the server and read by the test.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+func (b *syncBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.buf.String() }
+
+// missing reports whether nothing is at path.
+func missing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, os.ErrNotExist)
+}
