@@ -178,8 +178,8 @@ func TestDeathBySignal(t *testing.T) {
 	w.awaitTrace(t, settle, stubborn, "Created Started")
 	w.rt.stopContainer(t, stubborn)
 	events := w.awaitTrace(t, settle, stubborn, "Created Started Died")
-	if died, _ := find(events, "ContainerDied", stubborn); died.ExitCode.String() != "137" {
-		t.Errorf("%v: want 137", died)
+	if died, _ := find(events, "ContainerDied", stubborn); died.ExitCode.String() != stopCode {
+		t.Errorf("%v: want %s", died, stopCode)
 	}
 
 	p.stop(t)
