@@ -2,20 +2,9 @@ package store
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/plegd/plegd/timestamps"
-)
-
-var (
-	// ErrBatch: a batch contradicts itself, such as events out of order or of
-	// an epoch that isn't its meta's. It is the caller's mistake and never
-	// goes away by trying again.
-	ErrBatch = errors.New("malformed batch")
-	// ErrConflict: a batch holds an event under a number that the journal has
-	// used otherwise. Trying again never helps; a new epoch does.
-	ErrConflict = errors.New("number is taken by another event")
 )
 
 // edit is one encoded change to a table; a nil value deletes the key.

@@ -15,9 +15,6 @@ import (
 // so half-empty pages, bbolt's default, would stay half empty.
 const journalFill = 0.95
 
-// errReadOnly is returned by commits to a store opened for reading.
-var errReadOnly = errors.New("state was opened for reading only")
-
 // Bolt is a Store in a bbolt file. Load and Commit are called by one owner at
 // a time; all other methods may be called by any goroutine at any time.
 type Bolt struct {

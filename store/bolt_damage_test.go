@@ -249,11 +249,11 @@ func TestCheckHook(t *testing.T) {
 // no panic, no fault, no endless walk, no value misread.
 func TestC52RandomDamageNeverGetsThrough(t *testing.T) {
 	dir := memoryDir(t)
-	filled(t, dir, 60)
+	filled(t, dir, 30)
 	path := filepath.Join(dir, store.FileName)
 	b, _ := openBolt(t, config(dir)) // some history, so that there are free pages
 	for i := range 10 {
-		batch := &store.Batch{Meta: storetest.Meta(storetest.Epoch, 1), Events: storetest.Events(uint64(241+10*i), 10, 1)}
+		batch := &store.Batch{Meta: storetest.Meta(storetest.Epoch, 1), Events: storetest.Events(uint64(121+10*i), 10, 1)}
 		batch.Records = append(batch.Records, storetest.Sandbox(fmt.Sprintf("s%04d", i), 99))
 		if err := b.Commit(batch); err != nil {
 			t.Fatal(err)
@@ -266,7 +266,7 @@ func TestC52RandomDamageNeverGetsThrough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rounds := 200
+	rounds := 150
 	if testing.Short() {
 		rounds = 50
 	}
@@ -328,12 +328,9 @@ func useDamaged(t *testing.T, dir string, round int) string {
 	}
 	for _, rec := range s.Records { // nothing is misread
 		n := int(rec.Known)
-		var want *store.Record
-		switch {
-		case rec.Kind == store.KindContainer:
+		want := storetest.Sandbox(rec.ID, int(rec.Reported))
+		if rec.Kind == store.KindContainer {
 			want = storetest.Container(rec.ID, rec.Sandbox, n-1)
-		default:
-			want = storetest.Sandbox(rec.ID, int(rec.Reported))
 		}
 		if !rec.SameContent(want) {
 			t.Fatalf("round %d: misread %+v", round, rec)
@@ -355,7 +352,7 @@ func useDamaged(t *testing.T, dir string, round int) string {
 		}
 	}
 	batch := &store.Batch{Meta: storetest.Meta(storetest.Epoch, 2), Events: storetest.Events(b.Journal().Last+1, 50, 2)}
-	for i := range 120 {
+	for i := range 60 {
 		batch.Records = append(batch.Records, storetest.Container(fmt.Sprintf("c%04d", i), "s", i))
 		batch.Gone = append(batch.Gone, store.Key{Kind: store.KindSandbox, ID: fmt.Sprintf("s%04d", i)})
 	}

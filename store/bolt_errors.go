@@ -10,16 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var (
-	// ErrDamaged: the file, or what is needed of it, can't be read. At a start
-	// it is set aside; later the store answers every call with this error,
-	// since nothing of what bbolt holds in memory can be trusted any more.
-	ErrDamaged = errors.New("state file is damaged")
-	// ErrIO: the disk failed. What was written is unknown; committing the same
-	// batch again in place may fail for ever (rule D3).
-	ErrIO = errors.New("state I/O failed")
-)
-
 // errnos maps what the system says to what the caller can do about it. EFBIG
 // is the limit on file size (ulimit -f).
 var errnos = []struct {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"strings"
@@ -24,12 +23,12 @@ func TestD3ErrorsAreToldApart(t *testing.T) {
 		{path(syscall.EDQUOT), ErrFull},
 		{path(syscall.EFBIG), ErrFull},
 		{berrors.ErrMaxSizeReached, ErrFull},
-		{fmt.Errorf("file resize error: %s", path(syscall.ENOSPC)), ErrFull}, // as bbolt wraps it
+		{errors.New("file resize error: " + path(syscall.ENOSPC).Error()), ErrFull}, // as bbolt wraps it
 		{path(syscall.EROFS), ErrUnwritable},
 		{path(syscall.EACCES), ErrUnwritable},
 		{path(syscall.EPERM), ErrUnwritable},
 		{path(syscall.EIO), ErrIO},
-		{fmt.Errorf("file sync error: %s", path(syscall.EIO)), ErrIO},
+		{errors.New("file sync error: " + path(syscall.EIO).Error()), ErrIO},
 		{errors.New("anything else"), nil},
 	} {
 		got := classify(c.err, nil)
@@ -37,8 +36,8 @@ func TestD3ErrorsAreToldApart(t *testing.T) {
 			t.Errorf("%v: lost in %v", c.err, got)
 		}
 		for _, s := range sentinels {
-			if errors.Is(got, s) != (s == c.want) {
-				t.Errorf("%v: is %q: %v", c.err, s, errors.Is(got, s))
+			if is, should := errors.Is(got, s), errors.Is(c.want, s); is != should {
+				t.Errorf("%v: is %q: %v", c.err, s, is)
 			}
 		}
 	}

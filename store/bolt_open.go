@@ -68,7 +68,7 @@ func openLocked(cfg BoltConfig) (*Bolt, OpenReport, error) {
 	aside, err := startFresh(cfg, found)
 	if err != nil {
 		if report.Reason != nil {
-			err = fmt.Errorf("%w, and the old file is no use: %v", err, report.Reason)
+			err = fmt.Errorf("%w, and the old file is no use: %s", err, report.Reason.Error())
 		}
 		return nil, report, err
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 
@@ -25,9 +24,6 @@ const (
 	maxElements = 1 << 16 // addresses, changed fields
 	maxPairs    = 1 << 16 // labels
 )
-
-// errDamagedValue is wrapped by every error about a value that can't be read.
-var errDamagedValue = errors.New("value is damaged")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -1,7 +1,7 @@
 // Package store keeps plegd's state: one record for each sandbox and container,
-// tombstones of removed ones, the reinspection queue, the journal of events and
-// a little meta data, in a bbolt file or in memory. It decides nothing about
-// pods.
+// tombstones of removed ones, where each container belongs, the reinspection
+// queue, the journal of events and a little meta data, in a bbolt file ([Bolt])
+// or in memory ([Memory]). It decides nothing about pods.
 //
 // Invariants
 //
@@ -14,6 +14,8 @@
 //     damaged file is set aside under another name and a fresh one started.
 //  6. A lock file of its own, held for life, keeps a second process out; bbolt's
 //     own lock would move with a renamed file.
+//  7. An entry of the journal that was lost, by retention or by damage, is told
+//     to readers as [ErrExpired]; only a SequenceSkipped entry explains a hole.
 //
 // Who may call: the arbiter's loop owns Load and Commit; any goroutine may read
 // events. The loop makes the batches, this package never looks into them

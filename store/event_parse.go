@@ -2,16 +2,12 @@ package store
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/plegd/plegd/timestamps"
 )
-
-// ErrEvent is wrapped by every error about JSON that is no event.
-var ErrEvent = errors.New("malformed event")
 
 // The earliest and latest times that fit into int64 nanoseconds.
 var (

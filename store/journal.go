@@ -1,8 +1,6 @@
 package store
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // journalState is the journal's description plus what retention needs, kept
 // in memory so that a commit that drops nothing reads nothing.

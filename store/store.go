@@ -1,30 +1,6 @@
 package store
 
-import (
-	"errors"
-
-	"github.com/plegd/plegd/timestamps"
-)
-
-// The errors that callers can tell apart. Each is wrapped with what happened
-// and the path it happened to.
-var (
-	// ErrLocked: another process holds the state directory.
-	ErrLocked = errors.New("state is locked by another process")
-	// ErrUnwritable: the state directory can't be created or written.
-	ErrUnwritable = errors.New("state directory is not writable")
-	// ErrNewerSchema: a newer version of plegd wrote the file. Nothing was touched.
-	ErrNewerSchema = errors.New("state was written by a newer version")
-	// ErrForeign: the file describes another runtime or node. Nothing was touched.
-	ErrForeign = errors.New("state describes another runtime")
-	// ErrExpired: the position asked for is no longer in the journal, or is of another epoch.
-	ErrExpired = errors.New("position expired")
-	// ErrFull: the disk or the file's maximum size has no room. The same batch
-	// may be committed again, in place, when there is room.
-	ErrFull = errors.New("no space for state")
-	// ErrClosed: the store was closed.
-	ErrClosed = errors.New("store is closed")
-)
+import "github.com/plegd/plegd/timestamps"
 
 // Snapshot is everything but the journal, as loaded at a start.
 type Snapshot struct {
@@ -37,7 +13,11 @@ type Snapshot struct {
 
 // Batch is what one transaction changes. A batch is written whole or not at
 // all, and writing the same batch again changes nothing (rule D3), so a commit
-// whose outcome is unknown is simply tried again.
+// whose outcome is unknown is simply tried again. Deletions come before puts:
+// what a batch both deletes and puts is there afterwards.
+//
+// The events are all of the meta's epoch. A batch with a new epoch drops the
+// journal of the old one, whose positions can't be told apart by number.
 type Batch struct {
 	Meta       Meta      // replaces the stored one
 	Records    []*Record // put
@@ -106,13 +86,16 @@ type Store interface {
 	Load() (*Snapshot, error)
 	// Commit writes one batch in one durable transaction and applies the
 	// retention. After an error its outcome is unknown; the same batch may be
-	// committed again. ErrFull is wrapped when there was no room.
+	// committed again. ErrFull is wrapped when there was no room. ErrBatch and
+	// ErrConflict mean that nothing was written and never will be.
 	Commit(*Batch) error
 	// Events returns up to limit entries with numbers above after, oldest
 	// first, and at most about 1 MiB of them, in a read transaction that ends
-	// with the call. It fails with ErrExpired when entries above after were
-	// dropped by the retention: when after+1 is below the oldest number and
-	// not covered by a SequenceSkipped entry that is still stored.
+	// with the call. After a number beyond the last there are none. It fails
+	// with ErrExpired when the entry after+1 is lost: when the next stored one
+	// is neither after+1 itself nor a SequenceSkipped entry that covers it. A
+	// loss further on ends the answer before it. The retention never drops the
+	// newest entry, so a reader that missed everything is told so.
 	Events(after uint64, limit int) ([]Event, error)
 	// Journal describes the journal.
 	Journal() Journal

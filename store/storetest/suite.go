@@ -3,8 +3,6 @@ package storetest
 import (
 	"cmp"
 	"errors"
-	"math"
-	"reflect"
 	"slices"
 	"testing"
 
@@ -122,9 +120,6 @@ func (x *tester) events(after uint64) []store.Event {
 // same fails unless both values are the same; nil and empty are.
 func (x *tester) same(what string, want, got any) {
 	x.Helper()
-	if reflect.DeepEqual(want, got) { // much faster, and nearly always so
-		return
-	}
 	if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		x.Errorf("%s differs (-want +got):\n%s", what, diff)
 	}
@@ -145,9 +140,6 @@ func (x *tester) journal(first, last uint64, entries int) {
 		x.Errorf("journal is %+v, want %d to %d, %d entries", j, first, last, entries)
 	}
 }
-
-// forever is a retention that drops nothing.
-var forever = store.Retention{Age: math.MaxInt64, Entries: math.MaxInt, Bytes: 64 << 20}
 
 func sortRecords(r []*store.Record) []*store.Record {
 	slices.SortFunc(r, func(a, b *store.Record) int {
