@@ -86,16 +86,22 @@ type Core struct {
 	listFails   int              // failed full lists in a row
 	unreachable bool             // the last list failed because nothing answered
 
+	owner     *owner // marks the entities that no clone shares
 	digesting bool   // keep sum up to date; set by the first Digest
-	sum       uint64 // sum of the entities' digests
+	sum       uint64 // sum of the digests of entities and tombstones
 }
 
+// owner is compared by address; it has a size, so that no two are the same.
+type owner struct{ _ byte }
+
 // entity is one sandbox or container with what is known of it in this run
-// only. Once the step that made it is over, it is not changed again.
+// only. It is changed in place only by the core that owns it and only through
+// edit; clones share what neither owns any more.
 type entity struct {
-	rec  store.Record
-	pub  *store.Record // as last handed over to be stored, nil if never
-	step uint64        // the step that made this copy
+	rec   store.Record
+	pub   *store.Record // as last handed over to be stored, nil if never
+	owner *owner        // who may change it
+	step  uint64        // the last step that touched it
 
 	deleted timestamps.Tick                               // receipt of the latest DELETED
 	absent  witness                                       // the call that first missed it
@@ -124,7 +130,7 @@ func NewCore(limits Limits, bootID string) *Core {
 		limits.Tombstones = DefaultLimits.Tombstones
 	}
 	return &Core{
-		limits: limits, boot: bootID,
+		limits: limits, boot: bootID, owner: new(owner),
 		ents: map[string]*entity{}, members: map[string][]string{}, sandboxes: map[string][]string{},
 		tombs: map[string]*store.Record{}, revive: map[string]timestamps.Tick{},
 		asks: map[string]store.Ask{}, out: map[ActionKey]struct{}{}, missing: map[string]missMark{},
@@ -154,10 +160,13 @@ func (c *Core) Restore(s *store.Snapshot) {
 // Horizon returns the newest removal that was forgotten, to be kept in meta.
 func (c *Core) Horizon() store.Horizon { return c.horizon }
 
-// Clone returns an independent copy. It shares entities, which are never
-// changed in place, so it costs the maps only.
+// Clone returns an independent copy. Both share the entities from now on and
+// copy each before they change it, so it costs the maps only. A core is cloned
+// by one goroutine at a time; after that the two may be used by different ones.
 func (c *Core) Clone() *Core {
+	c.owner = new(owner)
 	d := *c
+	d.owner = new(owner)
 	d.ents, d.members, d.sandboxes = maps.Clone(c.ents), maps.Clone(c.members), maps.Clone(c.sandboxes)
 	d.tombs, d.tombOrder, d.revive = maps.Clone(c.tombs), slices.Clone(c.tombOrder), maps.Clone(c.revive)
 	d.asks, d.out, d.missing = maps.Clone(c.asks), maps.Clone(c.out), maps.Clone(c.missing)
@@ -171,10 +180,10 @@ type step struct {
 	source  timestamps.Provenance
 	full    bool // a full list is being applied
 	out     Output
-	touched []string        // ids of entities edited, in order
-	gone    []string        // ids of entities removed, in order
-	asked   []string        // ids whose ask may need an action
-	reasked map[string]bool // ids whose ask is to be written
+	touched []string // ids of entities edited, in order
+	gone    []string // ids of entities removed, in order
+	asked   []string // ids whose ask may need an action
+	reasked []string // ids whose ask is to be written
 }
 
 // Resume returns the questions that a restored queue holds. It is called once
@@ -256,19 +265,23 @@ func (c *Core) settleEntity(s *step, e *entity) {
 // edit returns the entity for changing within this step, nil if there is none.
 func (c *Core) edit(s *step, id string) *entity {
 	e := c.ents[id]
-	if e == nil || e.step == c.steps {
+	if e == nil || e.owner == c.owner && e.step == c.steps {
 		return e
 	}
-	d := *e
-	d.step = c.steps
-	c.ents[id] = &d
+	if e.owner != c.owner {
+		d := *e
+		d.owner = c.owner
+		e = &d
+		c.ents[id] = e
+	}
+	e.step = c.steps
 	s.touched = append(s.touched, id)
-	return &d
+	return e
 }
 
 // add takes a new entity into the core within this step.
 func (c *Core) add(s *step, e *entity) {
-	e.step = c.steps
+	e.step, e.owner = c.steps, c.owner
 	c.put(e)
 	c.index(&e.rec)
 	s.touched = append(s.touched, e.rec.ID)
@@ -279,22 +292,29 @@ func (c *Core) put(e *entity) {
 	c.resum(e)
 }
 
-// index makes the entity findable by its sandbox and pod.
-func (c *Core) index(r *store.Record) {
+// placeOf is the key under which an entity is found: a sandbox by its pod, a
+// container by its sandbox.
+func placeOf(r *store.Record) string {
 	if r.Kind == store.KindSandbox {
-		c.sandboxes[r.PodKey()] = with(c.sandboxes[r.PodKey()], r.ID)
-		return
+		return r.PodKey()
 	}
-	c.members[r.Sandbox] = with(c.members[r.Sandbox], r.ID)
+	return r.Sandbox
 }
 
-func (c *Core) unindex(r *store.Record) {
-	if r.Kind == store.KindSandbox {
-		without(c.sandboxes, r.PodKey(), r.ID)
-		return
+// places is the index of an entity's kind.
+func (c *Core) places(k store.Kind) map[string][]string {
+	if k == store.KindSandbox {
+		return c.sandboxes
 	}
-	without(c.members, r.Sandbox, r.ID)
+	return c.members
 }
+
+func (c *Core) index(r *store.Record) {
+	m := c.places(r.Kind)
+	m[placeOf(r)] = with(m[placeOf(r)], r.ID)
+}
+
+func (c *Core) unindex(r *store.Record, at string) { without(c.places(r.Kind), at, r.ID) }
 
 // with returns the list with id in it. The list itself may be shared with a
 // clone, so it is never appended to in place.

@@ -2,46 +2,63 @@ package arbiter
 
 import (
 	"encoding/binary"
-	"fmt"
-	"hash/fnv"
-	"slices"
 
 	"github.com/plegd/plegd/store"
 )
 
 // Digest returns a number that is equal for equal states and, but for chance,
-// different for different ones. From the first call on entities are summed as
-// they change, so that its cost does not grow with their number; who never
-// asks pays nothing.
+// different for different ones. From the first call on entities and tombstones
+// are summed as they change, so that its cost does not grow with their number;
+// who never asks pays nothing. Sums don't depend on the order of maps.
 func (c *Core) Digest() uint64 {
 	if !c.digesting {
-		c.digesting, c.sum = true, 0
-		for _, e := range c.ents {
-			e.sum = 0 // a clone may have summed the entity we share
-			c.resum(e)
-		}
+		c.startDigest()
 	}
-	h := fnv.New64a()
-	fmt.Fprint(h, c.sum, c.horizon, c.runtime, c.stream, c.wasUp, c.upSince, c.doubtful, c.distrust, c.lists,
-		c.lastList.Tick, c.lastList.Wall, c.prevList, c.listWanted, c.listFails, c.unreachable)
-	for _, id := range c.tombOrder {
-		if t := c.tombs[id]; t != nil {
-			fmt.Fprint(h, id, t.Incarnation, t.Exit, t.StartedAt, t.Removed, c.revive[id])
-		}
+	h := newDigest()
+	h.num(c.sum, uint64(c.horizon.Tick), uint64(c.horizon.Wall), uint64(c.stream), uint64(c.upSince), uint64(c.doubtful),
+		uint64(c.distrust), c.lists, uint64(c.lastList.Tick), uint64(c.lastList.Wall), uint64(c.prevList),
+		uint64(c.listWanted), uint64(c.listFails))
+	h.flags(c.wasUp, c.unreachable)
+	h.text(c.runtime)
+	var rest uint64
+	for _, a := range c.asks {
+		rest += digestAsk(&a)
 	}
-	for _, id := range sortedKeys(c.asks) {
-		fmt.Fprint(h, c.asks[id])
-	}
-	for _, id := range sortedKeys(c.missing) {
-		fmt.Fprint(h, id, c.missing[id])
-	}
-	keys := make([]string, 0, len(c.out))
 	for k := range c.out {
-		keys = append(keys, string(rune('0'+k.Kind))+k.ID)
+		d := newDigest()
+		d.num(1, uint64(k.Kind))
+		d.text(k.ID)
+		rest += d.h
 	}
-	slices.Sort(keys)
-	fmt.Fprint(h, keys)
-	return h.Sum64()
+	for id, m := range c.missing {
+		d := newDigest()
+		d.num(2, uint64(m.kind), uint64(m.state), uint64(m.mono), m.list)
+		d.text(id)
+		rest += d.h
+	}
+	for id, tick := range c.revive {
+		d := newDigest()
+		d.num(3, uint64(tick))
+		d.text(id)
+		rest += d.h
+	}
+	h.num(rest)
+	return h.h
+}
+
+// startDigest sums what there is. Entities may be shared with clones, so they
+// are copied to take their sums.
+func (c *Core) startDigest() {
+	c.digesting, c.sum = true, 0
+	for id, e := range c.ents {
+		d := *e
+		d.owner, d.sum = c.owner, digestEntity(e)
+		c.ents[id] = &d
+		c.sum += d.sum
+	}
+	for _, t := range c.tombs {
+		c.sum += digestTombstone(t)
+	}
 }
 
 // resum replaces the entity's part of the digest.
@@ -54,20 +71,44 @@ func (c *Core) resum(e *entity) {
 	c.sum += e.sum
 }
 
-func digestEntity(e *entity) uint64 {
-	h := digest{h: 14695981039346656037}
-	r := &e.rec
-	h.text(r.ID, r.Sandbox, r.Identity.Pod.UID, r.Identity.Pod.Namespace, r.Identity.Pod.Name, r.Identity.Name, r.Identity.Image, r.Exit.Reason, r.Exit.Message, r.Rest, e.fault)
-	h.text(r.IPs...)
-	h.num(uint64(r.Kind), uint64(r.Identity.Attempt), uint64(r.Incarnation), uint64(r.State), uint64(r.Journaled), uint64(r.Reported),
-		uint64(r.CreatedAt), uint64(r.StartedAt), uint64(r.Exit.Code), uint64(r.Exit.FinishedAt), uint64(r.FirstSeen), uint64(r.Known),
-		uint64(r.Shown), uint64(r.GaveUp), uint64(r.LoweredAt), uint64(r.Removed))
-	h.flags(r.HostNetwork, r.Started, r.Provisional, r.Quiet, r.ToldUnknown, r.ExitSeen, e.bulk, e.stopped, e.looked, e.current, e.absent.weak)
-	ev := &r.Evidence
-	for _, g := range [...]store.Evidence{ev.Identity, ev.Reported, ev.Created, ev.Started, ev.Exit, ev.IPs, ev.Rest} {
-		h.num(uint64(g.Span.From), uint64(g.Span.To), uint64(g.State))
-		h.flags(g.Full)
+// putTombstone and takeTombstone keep the digest along with the map.
+func (c *Core) putTombstone(t *store.Record) {
+	c.takeTombstone(t.ID)
+	c.tombs[t.ID] = t
+	if c.digesting {
+		c.sum += digestTombstone(t)
 	}
+}
+
+func (c *Core) takeTombstone(id string) {
+	if t := c.tombs[id]; t != nil && c.digesting {
+		c.sum -= digestTombstone(t)
+	}
+	delete(c.tombs, id)
+}
+
+func digestTombstone(t *store.Record) uint64 {
+	h := newDigest()
+	h.num(4)
+	h.record(t)
+	return h.h
+}
+
+func digestAsk(a *store.Ask) uint64 {
+	h := newDigest()
+	h.num(5, uint64(a.Kind), uint64(a.Why), uint64(a.Since), uint64(a.Fails))
+	h.text(a.ID)
+	for _, n := range a.Tries {
+		h.num(uint64(n))
+	}
+	return h.h
+}
+
+func digestEntity(e *entity) uint64 {
+	h := newDigest()
+	h.record(&e.rec)
+	h.text(e.fault)
+	h.flags(e.bulk, e.stopped, e.looked, e.current, e.absent.weak)
 	h.num(uint64(e.deleted), uint64(e.absent.sent), uint64(e.absent.answered), uint64(e.absent.mono), uint64(e.lowered), e.listed, uint64(e.heard))
 	for i := range e.claimAt {
 		h.num(uint64(e.claimAt[i]), uint64(e.via[i]))
@@ -77,6 +118,29 @@ func digestEntity(e *entity) uint64 {
 
 // digest is FNV-1a over words.
 type digest struct{ h uint64 }
+
+func newDigest() digest { return digest{14695981039346656037} }
+
+func (d *digest) record(r *store.Record) {
+	d.text(r.ID, r.Sandbox, r.Identity.Pod.UID, r.Identity.Pod.Namespace, r.Identity.Pod.Name, r.Identity.Name, r.Identity.Image,
+		r.Exit.Reason, r.Exit.Message, r.Rest)
+	d.text(r.IPs...)
+	var labels uint64
+	for k, v := range r.Identity.Labels {
+		l := newDigest()
+		l.text(k, v)
+		labels += l.h
+	}
+	d.num(labels, uint64(r.Kind), uint64(r.Identity.Attempt), uint64(r.Incarnation), uint64(r.State), uint64(r.Journaled), uint64(r.Reported),
+		uint64(r.CreatedAt), uint64(r.StartedAt), uint64(r.Exit.Code), uint64(r.Exit.FinishedAt), uint64(r.FirstSeen), uint64(r.Known),
+		uint64(r.Shown), uint64(r.GaveUp), uint64(r.LoweredAt), uint64(r.Removed), uint64(r.RemovedAt))
+	d.flags(r.HostNetwork, r.Started, r.Provisional, r.Quiet, r.ToldUnknown, r.ExitSeen)
+	ev := &r.Evidence
+	for _, g := range [...]*store.Evidence{&ev.Identity, &ev.Reported, &ev.Created, &ev.Started, &ev.Exit, &ev.IPs, &ev.Rest} {
+		d.num(uint64(g.Span.From), uint64(g.Span.To), uint64(g.State))
+		d.flags(g.Full)
+	}
+}
 
 func (d *digest) num(words ...uint64) {
 	for _, w := range words {

@@ -50,11 +50,12 @@ func claimed(t EventKind) store.State {
 
 // eventType returns the journal's word for reaching a state.
 func eventType(k store.Kind, s store.State) store.EventType {
-	table := map[store.Kind][store.StateRemoved + 1]store.EventType{
-		store.KindSandbox:   {"", store.SandboxCreated, store.SandboxReady, store.SandboxNotReady, store.SandboxRemoved},
-		store.KindContainer: {"", store.ContainerCreated, store.ContainerStarted, store.ContainerDied, store.ContainerRemoved},
-	}
-	return table[k][s]
+	return eventTypes[k][s]
+}
+
+var eventTypes = [...][store.StateRemoved + 1]store.EventType{
+	store.KindSandbox:   {"", store.SandboxCreated, store.SandboxReady, store.SandboxNotReady, store.SandboxRemoved},
+	store.KindContainer: {"", store.ContainerCreated, store.ContainerStarted, store.ContainerDied, store.ContainerRemoved},
 }
 
 // bit is a state's bit in Record.Shown.

@@ -102,6 +102,9 @@ func (c *Core) absentFromAll(s *step, l *ListSeen) {
 	slices.Sort(absent)
 	mass := live >= massMin && lost*massShare >= live
 	weak := mass || l.ContainerCall.Answered.Mono < c.doubtful
+	if len(absent) == 0 {
+		return
+	}
 	pods := map[string]struct{}{}
 	for _, id := range absent {
 		pods[c.ents[id].rec.Sandbox] = struct{}{}

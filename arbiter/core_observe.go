@@ -83,13 +83,16 @@ func (c *Core) absorb(s *step, e *entity, it *Item, o observation) {
 		before = store.StateNone
 	}
 	shown := rung(it.Kind, it.State)
-	c.unindex(r)
+	was := placeOf(r)
 	merge(r, it, store.Evidence{Span: o.span, State: shown, Full: it.Full})
 	if r.Kind == store.KindContainer && r.Sandbox == "" {
 		r.Sandbox = it.Sandbox
 	}
 	c.adoptPod(s, r)
-	c.index(r)
+	if placeOf(r) != was {
+		c.unindex(r, was)
+		c.index(r)
+	}
 
 	r.Known = max(r.Known, o.span.To)
 	if !e.current {

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"math"
+	"slices"
 
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
@@ -54,10 +55,7 @@ func (c *Core) dropAsk(s *step, id string) {
 
 // reask notes that an entry of the queue is to be written.
 func (s *step) reask(id string) {
-	if s.reasked == nil {
-		s.reasked = map[string]bool{}
-	}
-	s.reasked[id] = true
+	s.reasked = append(s.reasked, id)
 }
 
 // wantNeeded asks for what an entity's record shows to be missing, unless that
@@ -172,7 +170,8 @@ func saturate(n uint8) uint8 { return min(n, math.MaxUint8-1) + 1 }
 // emit stores the asks that changed and turns what is asked into actions, of
 // which there is at most one of a kind and id outstanding.
 func (c *Core) emit(s *step) {
-	for _, id := range sortedKeys(s.reasked) {
+	slices.Sort(s.reasked)
+	for _, id := range slices.Compact(s.reasked) {
 		if a, ok := c.asks[id]; ok {
 			s.out.Changes.Asks = append(s.out.Changes.Asks, &a)
 		} else {

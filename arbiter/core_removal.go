@@ -100,7 +100,7 @@ func (c *Core) bury(s *step, e *entity) {
 	id := e.rec.ID
 	c.sum -= e.sum
 	delete(c.ents, id)
-	c.unindex(&e.rec)
+	c.unindex(&e.rec, placeOf(&e.rec))
 	c.dropAsk(s, id)
 	if e.fault != "" {
 		c.setFault(s, e, "")
@@ -114,6 +114,6 @@ func (c *Core) bury(s *step, e *entity) {
 
 func (c *Core) setTombstone(s *step, r *store.Record) {
 	t := *r
-	c.tombs[t.ID] = &t
+	c.putTombstone(&t)
 	s.out.Changes.Tombstones = append(s.out.Changes.Tombstones, &t)
 }

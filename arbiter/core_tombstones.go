@@ -45,10 +45,12 @@ func (c *Core) reviveEntity(s *step, t *store.Record, it *Item, o observation) *
 		shown = store.StateCreated
 	}
 	c.add(s, e)
+	was := placeOf(&e.rec)
 	c.lower(s, e, it, o, shown)
+	c.unindex(&e.rec, was)
+	c.index(&e.rec)
 	e.current = true
 	s.out.Confirmed = append(s.out.Confirmed, store.Key{Kind: t.Kind, ID: t.ID})
-	c.index(&e.rec)
 	return e
 }
 
@@ -114,7 +116,7 @@ func (c *Core) evict(s *step) {
 
 // dropTombstone takes a tombstone out; the caller sees to tombOrder.
 func (c *Core) dropTombstone(s *step, id string) {
-	delete(c.tombs, id)
+	c.takeTombstone(id)
 	delete(c.revive, id)
 	s.out.Changes.Forgotten = append(s.out.Changes.Forgotten, id)
 }
