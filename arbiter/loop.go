@@ -45,6 +45,8 @@ type Config struct {
 	QueueBytes int64            // bytes of events that may wait; 0: DefaultQueueBytes
 	BootID     string           // boot id of the node, put into events; "" unknown
 	Runtime    store.RuntimeID  // what the state is to describe; Name is learnt from Version
+
+	unwritten int // events held while the store fails; 0: maxUnwritten, tests set less
 }
 
 func (c Config) defaulted() Config {
@@ -62,6 +64,9 @@ func (c Config) defaulted() Config {
 	}
 	if c.QueueBytes == 0 {
 		c.QueueBytes = DefaultQueueBytes
+	}
+	if c.unwritten == 0 {
+		c.unwritten = maxUnwritten
 	}
 	return c
 }
@@ -237,7 +242,7 @@ func (l *Loop) full() bool {
 	for i := range l.stuck {
 		n += len(l.stuck[i].batch.Events)
 	}
-	return n >= maxUnwritten
+	return n >= l.cfg.unwritten
 }
 
 func (l *Loop) step(in Input) error {

@@ -112,8 +112,9 @@ func (l *Loop) write() {
 		if now < l.retry.at {
 			return
 		}
-		l.writeParts()
-		return
+		if l.writeParts(); len(l.stuck) > 0 {
+			return
+		}
 	}
 	if !l.pending.changes() {
 		if !l.pending.effects.empty() {

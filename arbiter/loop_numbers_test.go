@@ -43,6 +43,9 @@ func (h *history) add(t interface{ Fatalf(string, ...any) }, events []store.Even
 func gapless(t *testing.T, events []store.Event) (skips int) {
 	t.Helper()
 	next := events[0].Position.Seq
+	if events[0].Type == store.SequenceSkipped {
+		next = events[0].From
+	}
 	for _, ev := range events {
 		if ev.Type == store.SequenceSkipped {
 			skips++

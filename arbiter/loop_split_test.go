@@ -1,0 +1,145 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/store/storetest"
+)
+
+// pendingOf draws what many steps may have left: few entities with many
+// changes, or many with few.
+func pendingOf(t *rapid.T) *pending {
+	entities := rapid.SampledFrom([]int{1, 3, 50, 5000}).Draw(t, "entities")
+	p := new(pending)
+	n := 0
+	for range rapid.IntRange(0, 40).Draw(t, "steps") {
+		out := new(Output)
+		for range rapid.SampledFrom([]int{1, 2, 10, 300}).Draw(t, "changes") {
+			id := fmt.Sprint("e", rapid.IntRange(0, entities-1).Draw(t, "entity"))
+			for range rapid.IntRange(0, 3).Draw(t, "events") {
+				n++
+				out.Changes.Events = append(out.Changes.Events, store.Event{SandboxID: id, From: uint64(n)})
+			}
+			switch rapid.IntRange(0, 6).Draw(t, "change") {
+			case 0, 1:
+				out.Changes.Records = append(out.Changes.Records, storetest.Sandbox(id, 1))
+			case 2:
+				out.Changes.Gone = append(out.Changes.Gone, store.Key{Kind: store.KindSandbox, ID: id})
+				out.Changes.Tombstones = append(out.Changes.Tombstones, storetest.Tombstone(id, id, 1))
+			case 3:
+				out.Changes.Forgotten = append(out.Changes.Forgotten, id)
+			case 4:
+				out.Changes.Asks = append(out.Changes.Asks, storetest.Ask(id, 1))
+			case 5:
+				out.Changes.Answered = append(out.Changes.Answered, id)
+			}
+		}
+		p.add(out)
+	}
+	if rapid.IntRange(0, 9).Draw(t, "skip") == 0 {
+		p.add(&Output{Changes: store.Batch{Events: []store.Event{{Type: store.SequenceSkipped}}}})
+	}
+	p.meta = rapid.Bool().Draw(t, "meta")
+	p.effects.add(&Output{Fresh: []Fresh{{Sent: 7}}})
+	return p
+}
+
+// idsOf returns what a batch says of each entity, once for each saying.
+func idsOf(b *store.Batch) (ids []string) {
+	for _, r := range b.Records {
+		ids = append(ids, r.ID)
+	}
+	for _, k := range b.Gone {
+		ids = append(ids, k.ID)
+	}
+	for _, r := range b.Tombstones {
+		ids = append(ids, r.ID)
+	}
+	ids = append(ids, b.Forgotten...)
+	for _, a := range b.Asks {
+		ids = append(ids, a.ID)
+	}
+	return append(ids, b.Answered...)
+}
+
+// TestLoopNeverSplitsAnEntity: a large batch is written in parts; the events
+// stay in order, all of one entity is in exactly one part, nothing is lost, and
+// freshness comes with the last (D1).
+func TestLoopNeverSplitsAnEntity(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := pendingOf(t)
+		events := slices.Clone(p.events)
+		said := len(p.records) + len(p.gone) + len(p.tombs) + len(p.asks)
+		changes := p.changes()
+		parts := p.split()
+		if p.changes() || !p.effects.empty() {
+			t.Fatal("something is still pending")
+		}
+		if !changes {
+			return
+		}
+		var got []store.Event
+		home := map[string]int{}
+		at := func(id string, part int) {
+			if was, ok := home[id]; ok && was != part && id != "" {
+				t.Fatalf("D1: %s is in parts %d and %d", id, was, part)
+			}
+			home[id] = part
+		}
+		for i, pt := range parts {
+			if len(pt.batch.Events) == 0 && pt.batch.Empty() && len(parts) > 1 {
+				t.Fatalf("part %d of %d is empty", i, len(parts))
+			}
+			if pt.effects.empty() != (i < len(parts)-1) {
+				t.Fatalf("part %d of %d: effects %+v", i, len(parts), pt.effects)
+			}
+			got = append(got, pt.batch.Events...)
+			for _, ev := range pt.batch.Events {
+				at(entityOf(&ev), i)
+			}
+			ids := idsOf(&pt.batch)
+			said -= len(ids)
+			for _, id := range ids {
+				at(id, i)
+			}
+		}
+		if diff := cmp.Diff(events, got); diff != "" {
+			t.Fatalf("events (-pending +parts):\n%s", diff)
+		}
+		if said != 0 {
+			t.Fatalf("%d changes were lost", said)
+		}
+	})
+}
+
+// TestLoopSplitsALargeRelist: the first relist of a large node is written in
+// several transactions, none much larger than a part, and all of it is told.
+func TestLoopSplitsALargeRelist(t *testing.T) {
+	const n = 5000
+	eachPlace(t, store.Retention{}, func(t *testing.T, p place) {
+		d := drive(t, p.open(t))
+		d.sync(items(names("s", n))...)
+		if got := d.Position().Seq; got != 2*n {
+			t.Errorf("%d entries, want %d", got, 2*n)
+		}
+		commits := d.seen.committed()
+		for _, c := range commits {
+			if c.events > partSize+1 {
+				t.Errorf("a transaction of %d events", c.events)
+			}
+		}
+		if len(commits) < 2*n/partSize {
+			t.Errorf("%d transactions", len(commits))
+		}
+		if pods, _ := d.Pods(); len(pods) != n {
+			t.Errorf("%d pods", len(pods))
+		}
+		d.stop()
+	})
+}
