@@ -18,10 +18,12 @@ func TestLifeByCrictl(t *testing.T) {
 	crictl := func(args ...string) string {
 		t.Helper()
 		endpoint := "unix://" + w.rt.socket
-		cmd := exec.Command(filepath.Join(runtimesDir(), "bin", "crictl"), append([]string{"-r", endpoint, "-i", endpoint}, args...)...)
+		cmd := exec.Command(filepath.Join(runtimesDir(), "bin", "crictl"), append([]string{"-r", endpoint, "-i", endpoint, "-t", "30s"}, args...)...)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("crictl %v: %v\n%s", args, err, out)
+			t.Fatalf("crictl %v: %v\n%s", args, err, stderr.String())
 		}
 		return strings.TrimSpace(string(out))
 	}

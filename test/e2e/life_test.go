@@ -100,8 +100,8 @@ func TestLife(t *testing.T) {
 					t.Errorf("%v: pod %+v", e, e.Pod)
 				}
 				// A relist comes when the creation is long over, so it only follows from what is seen.
-				inferred := e.Inferred && !(f.name == containerd16.name && strings.HasSuffix(e.Type, "Created"))
-				if e.SandboxID != p.sandbox || e.Incarnation != 1 || inferred || e.Change != "" {
+				late := f.name == containerd16.name && strings.HasSuffix(e.Type, "Created")
+				if e.SandboxID != p.sandbox || e.Incarnation != 1 || e.Inferred && !late || e.Change != "" {
 					t.Errorf("%v: sandbox %s, incarnation %d, inferred %v", e, e.SandboxID, e.Incarnation, e.Inferred)
 				}
 				if e.BootID != strings.TrimSpace(string(bootID)) {
