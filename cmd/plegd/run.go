@@ -49,14 +49,19 @@ type runOptions struct {
 	log                    logOptions
 }
 
-// newRun makes `plegd run`.
-func newRun(std streams) *cobra.Command {
-	o := runOptions{
+// defaultRun is what is done without flags.
+func defaultRun() runOptions {
+	return runOptions{
 		mode: string(pleg.ModeHybrid), output: outputText,
 		period: generic.DefaultBase, periodMax: generic.DefaultMax, threshold: pleg.DefaultRelistThreshold,
 		rpcTimeout: generic.DefaultRPCTimeout, inspections: generic.DefaultInspections,
 		keepAge: time.Duration(store.DefaultAge), keepEntries: store.DefaultEntries, keepBytes: store.DefaultBytes,
 	}
+}
+
+// newRun makes `plegd run`.
+func newRun(std streams) *cobra.Command {
+	o := defaultRun()
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the agent",

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/store"
+)
+
+// childEnv makes this test binary be plegd. So what the tests drive as child
+// processes is the real main, under the race detector if the tests are.
+const childEnv = "PLEGD_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(childEnv) {
+	case "plegd":
+		main()
+	case "watchdog":
+		ctx, cancel := context.WithCancel(context.Background())
+		watchdog(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		cancel()
+		select {} // as if the disk were hung
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	// patience bounds every wait for what should happen soon.
+	patience = 20 * time.Second
+	// stopLimit is the agent's promise.
+	stopLimit = 3 * time.Second
+)
+
+// child is plegd as a child process.
+type child struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	out    *os.File      // its stdout, to be read or not
+	stderr *syncBuffer   // complete once ended is closed
+	ended  chan struct{} // closed when it has ended
+}
+
+// childConfig is how to start one.
+type childConfig struct {
+	env         []string // beside the test's own
+	mode        string   // "plegd" by default
+	blockStderr bool     // nobody reads it
+}
+
+// start starts plegd with arguments, and kills it at the end of the test.
+func start(t *testing.T, args ...string) *child {
+	t.Helper()
+	return startAs(t, childConfig{}, args...)
+}
+
+func startAs(t *testing.T, cfg childConfig, args ...string) *child {
+	t.Helper()
+	c := &child{t: t, stderr: &syncBuffer{}, ended: make(chan struct{})}
+	c.cmd = exec.Command(os.Args[0], args...)
+	if cfg.mode == "" {
+		cfg.mode = "plegd"
+	}
+	c.cmd.Env = append(append(os.Environ(), endpointEnv+"=", childEnv+"="+cfg.mode), cfg.env...)
+	out, outW := pipe(t)
+	c.out, c.cmd.Stdout = out, outW
+	stderr, stderrW := pipe(t)
+	c.cmd.Stderr = stderrW
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = outW.Close()
+	_ = stderrW.Close()
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		if !cfg.blockStderr {
+			_, _ = io.Copy(c.stderr, stderr)
+		}
+	}()
+	go func() {
+		defer close(c.ended)
+		_ = c.cmd.Wait() // the code is in ProcessState
+		<-copied
+	}()
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		<-c.ended
+		_ = out.Close()
+		_ = stderr.Close()
+		if t.Failed() {
+			t.Logf("plegd %s\n%s", strings.Join(args, " "), c.stderr)
+		}
+	})
+	return c
+}
+
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, w
+}
+
+// code waits for the end and returns the exit code.
+func (c *child) code(within time.Duration) int {
+	c.t.Helper()
+	select {
+	case <-c.ended:
+		return c.cmd.ProcessState.ExitCode()
+	case <-time.After(within):
+		c.t.Fatalf("still running after %v", within)
+		return 0
+	}
+}
+
+// terminate asks it to end and checks that it does so in time and in peace.
+func (c *child) terminate() {
+	c.t.Helper()
+	c.signal(syscall.SIGTERM)
+	if code := c.code(stopLimit); code != exitOK {
+		c.t.Errorf("SIGTERM: exit code %d", code)
+	}
+}
+
+func (c *child) signal(sig syscall.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		c.t.Fatalf("%v: %v", sig, err)
+	}
+}
+
+// run runs plegd to its end.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	c := start(t, args...)
+	out, err := io.ReadAll(c.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.code(patience), string(out), c.stderr.String()
+}
+
+// agentDir is where an agent of a test has its state and socket.
+type agentDir string
+
+func newAgentDir(t *testing.T) agentDir {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "plegd") //nolint:usetesting // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return agentDir(dir)
+}
+
+func (d agentDir) state() string  { return filepath.Join(string(d), "state") }
+func (d agentDir) socket() string { return filepath.Join(string(d), "run", "plegd.sock") }
+
+// args are those of an agent on a runtime; more of them win.
+func (d agentDir) args(endpoint string, more ...string) []string {
+	return append([]string{
+		"run", "--runtime-endpoint", endpoint, "--state-dir", d.state(), "--socket", d.socket(),
+		"--http-listen", "127.0.0.1:0", "--output", "json", "--relist-period", "100ms", "--node-name", "n1",
+	}, more...)
+}
+
+// get asks the agent's API.
+func (d agentDir) get(path string) (code int, body string, err error) {
+	return get(&http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", d.socket())
+	}}, "http://plegd"+path)
+}
+
+func get(tr http.RoundTripper, url string) (code int, body string, err error) {
+	resp, err := (&http.Client{Transport: tr, Timeout: 5 * time.Second}).Get(url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b), err
+}
+
+var loggedAddress = regexp.MustCompile(`serving metrics and health" address=(\S+)`)
+
+// address waits until the agent has said where it serves HTTP.
+func (c *child) address() string {
+	c.t.Helper()
+	var found []string
+	eventually(c.t, "an address is logged", func() bool {
+		found = loggedAddress.FindStringSubmatch(c.stderr.String())
+		return found != nil
+	})
+	return found[1]
+}
+
+// awaitReady waits until the agent is ready.
+func (d agentDir) awaitReady(t *testing.T) {
+	t.Helper()
+	eventually(t, "agent is ready", func() bool {
+		code, _, err := d.get("/readyz")
+		return err == nil && code == http.StatusOK
+	})
+}
+
+// eventually polls until done is true.
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v it is still not so that %s", patience, what)
+		}
+	}
+}
+
+// reader collects events from an agent's stdout.
+type reader struct {
+	mu     sync.Mutex
+	events []store.Event
+	err    error
+	done   chan struct{}
+}
+
+// read starts to read an agent's JSON events.
+func (c *child) read() *reader {
+	r := &reader{done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		lines := bufio.NewScanner(c.out)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			var ev store.Event
+			err := json.Unmarshal(lines.Bytes(), &ev)
+			r.mu.Lock()
+			r.err = errors.Join(r.err, err)
+			r.events = append(r.events, ev)
+			r.mu.Unlock()
+		}
+	}()
+	c.t.Cleanup(func() { <-r.done })
+	return r
+}
+
+// all returns what was read so far.
+func (r *reader) all(t *testing.T) []store.Event {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		t.Fatalf("stdout: %v", r.err)
+	}
+	return append([]store.Event(nil), r.events...)
+}
+
+// await waits until an event satisfies is, and returns all until then.
+func (r *reader) await(t *testing.T, what string, is func(store.Event) bool) []store.Event {
+	t.Helper()
+	var events []store.Event
+	eventually(t, what, func() bool {
+		events = r.all(t)
+		for _, ev := range events {
+			if is(ev) {
+				return true
+			}
+		}
+		return false
+	})
+	return events
+}
+
+// syncBuffer is written by a copier and read by the test.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// serveAt serves a runtime on a path until stop, or the end of the test.
+func serveAt(t *testing.T, rt *simruntime.Runtime, path string) (stop func()) {
+	t.Helper()
+	lis, err := simruntime.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- rt.Serve(ctx, lis) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/simruntime/simtest"
+	"github.com/plegd/plegd/store"
+)
+
+// life runs one container of a pod from its creation to its removal.
+func life(t *testing.T, rt *simruntime.Runtime, pod, name string, code int32) (id string) {
+	t.Helper()
+	id, err := rt.CreateContainer(pod, simruntime.ContainerSpec{Name: name})
+	for _, step := range []func() error{
+		func() error { return err },
+		func() error { return rt.StartContainer(id) },
+		func() error { return rt.ExitContainer(id, code, "") },
+		func() error { return rt.RemoveContainer(id) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return id
+}
+
+// newPod runs a pod.
+func newPod(t *testing.T, rt *simruntime.Runtime, name string) (id string) {
+	t.Helper()
+	id, err := rt.RunPodSandbox(simruntime.PodSpec{Namespace: "default", Name: name, UID: "uid-" + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// ends reports the last event of a container's life.
+func ends(id string) func(store.Event) bool {
+	return func(ev store.Event) bool { return ev.Type == store.ContainerRemoved && ev.Container.ID == id }
+}
+
+// checkOrder checks that positions are of one epoch and grow, without a gap
+// that no SequenceSkipped tells of.
+func checkOrder(t *testing.T, events []store.Event) {
+	t.Helper()
+	for i := 1; i < len(events); i++ {
+		a, b := events[i-1].Position, events[i].Position
+		skipped := events[i].Type == store.SequenceSkipped && events[i].From <= a.Seq+1 && events[i].To+1 == b.Seq
+		if a.Epoch != b.Epoch || b.Seq != a.Seq+1 && !skipped {
+			t.Errorf("%s %s is followed by %s %s", a, events[i-1].Type, b, events[i].Type)
+		}
+	}
+}
+
+// A whole life comes out; health, API and metrics are there; SIGTERM ends it.
+func TestRun(t *testing.T) {
+	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
+	dir := newAgentDir(t)
+	c := start(t, dir.args("unix://"+endpoint)...)
+	r := c.read()
+	dir.awaitReady(t)
+	pod := newPod(t, rt, "web")
+	id := life(t, rt, pod, "app", 7)
+	events := r.await(t, "the life is told", ends(id))
+	checkOrder(t, events)
+	var trace []string
+	for _, ev := range events {
+		if ev.Change == "" {
+			trace = append(trace, string(ev.Type))
+		}
+		if ev.Type == store.ContainerDied && (!ev.ExitKnown || ev.ExitCode != 7) {
+			t.Errorf("died with %v %d", ev.ExitKnown, ev.ExitCode)
+		}
+	}
+	if got := strings.Join(trace, " "); got != "SandboxCreated SandboxReady ContainerCreated ContainerStarted ContainerDied ContainerRemoved" {
+		t.Errorf("life is %s", got)
+	}
+
+	_, body, err := dir.get("/v1/status")
+	var status pleg.Status
+	if err == nil {
+		err = json.Unmarshal([]byte(body), &status)
+	}
+	if err != nil || status.Runtime.Name != "containerd" || status.Node != "n1" || !status.Health.Ready {
+		t.Errorf("status: %v %s", err, body)
+	}
+	if _, body, err := dir.get("/v1/pods/uid-web"); err != nil || !strings.Contains(body, `"name":"web"`) {
+		t.Errorf("pod: %v %s", err, body)
+	}
+	for path, want := range map[string]string{
+		"/metrics": "plegd_build_info{", "/livez": "ok", "/readyz?verbose": "[+]relist ok",
+	} {
+		code, body, err := get(&http.Transport{DisableKeepAlives: true}, "http://"+c.address()+path)
+		if err != nil || code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %v\n%s", path, code, err, body)
+		}
+	}
+	if code, _, err := get(&http.Transport{DisableKeepAlives: true}, "http://"+c.address()+"/v1/pods"); err != nil || code != http.StatusNotFound {
+		t.Errorf("pods on TCP: %d %v", code, err)
+	}
+	info, err := os.Stat(dir.socket())
+	if err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("socket: %v %v", info, err)
+	}
+	if info, err := os.Stat(dir.state()); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("state directory: %v %v", info, err)
+	}
+	c.terminate()
+	if _, err := os.Stat(dir.socket()); !os.IsNotExist(err) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+}
+
+// SIGTERM and SIGINT end the agent in time whatever its runtime does.
+func TestStopWithRuntimeInTrouble(t *testing.T) {
+	t.Run("hung from the start", func(t *testing.T) {
+		rt, endpoint := simtest.Start(t, simruntime.Config{})
+		simtest.Rule(t, rt, simruntime.Rule{Hang: true, IgnoreCancel: true})
+		c := start(t, newAgentDir(t).args(endpoint)...)
+		c.address()
+		time.Sleep(300 * time.Millisecond) // calls are in flight
+		c.terminate()
+	})
+	t.Run("hung later", func(t *testing.T) {
+		rt, endpoint := simtest.Start(t, simruntime.Config{})
+		dir := newAgentDir(t)
+		c := start(t, dir.args(endpoint)...)
+		r := c.read()
+		dir.awaitReady(t)
+		id := life(t, rt, newPod(t, rt, "web"), "app", 0)
+		r.await(t, "the life is told", ends(id))
+		simtest.Rule(t, rt, simruntime.Rule{Hang: true, IgnoreCancel: true})
+		time.Sleep(300 * time.Millisecond)
+		c.signal(syscall.SIGINT)
+		if code := c.code(stopLimit); code != exitOK {
+			t.Errorf("code %d", code)
+		}
+	})
+	t.Run("a frozen process", func(t *testing.T) { // accepts, and never greets
+		path := filepath.Join(string(newAgentDir(t)), "frozen.sock")
+		lis, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lis.Close()
+		c := start(t, newAgentDir(t).args(path)...)
+		c.address()
+		c.terminate()
+	})
+}
+
+// A socket that isn't there is no error: /readyz says why nothing is known,
+// and when the runtime comes all is well.
+func TestAbsentSocket(t *testing.T) {
+	path := filepath.Join(string(newAgentDir(t)), "late.sock")
+	dir := newAgentDir(t)
+	c := start(t, dir.args("unix://"+path)...)
+	eventually(t, "readyz names the socket and the reason", func() bool {
+		code, body, err := dir.get("/readyz")
+		return err == nil && code == http.StatusServiceUnavailable &&
+			strings.Contains(body, "[-]relist failed: no relist of "+path) && strings.Contains(body, "no such file")
+	})
+	if code, _, err := dir.get("/livez"); err != nil || code != http.StatusOK {
+		t.Errorf("livez: %d %v", code, err)
+	}
+
+	rt := simtest.New(t, simruntime.Config{})
+	newPod(t, rt, "web")
+	lis, err := simruntime.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := c.read()
+	simtest.Serve(t, rt, lis)
+	r.await(t, "the pod is told", func(ev store.Event) bool { return ev.Type == store.SandboxReady })
+	dir.awaitReady(t)
+	c.terminate()
+}
+
+// SIGTERM before the runtime ever came.
+func TestStopWithoutRuntime(t *testing.T) {
+	c := start(t, newAgentDir(t).args("/nonexistent/plegd/cri.sock")...)
+	c.address()
+	c.terminate()
+}
+
+// Without an endpoint, and without a runtime in the usual places, the agent
+// serves health and says where it has looked.
+func TestNoRuntimeFound(t *testing.T) {
+	for _, socket := range usualSockets {
+		if _, err := os.Stat(socket); err == nil {
+			t.Skipf("%s is there", socket)
+		}
+	}
+	dir := newAgentDir(t)
+	c := start(t, "run", "--state-dir", dir.state(), "--socket", dir.socket(), "--http-listen", "127.0.0.1:0")
+	eventually(t, "readyz says where it looked", func() bool {
+		code, body, err := dir.get("/readyz")
+		return err == nil && code == http.StatusServiceUnavailable && strings.Contains(body, usualSockets[0]+": not there")
+	})
+	if code, _, err := dir.get("/livez"); err != nil || code != http.StatusOK {
+		t.Errorf("livez: %d %v", code, err)
+	}
+	if code, body, err := dir.get("/v1/status"); err != nil || code != http.StatusServiceUnavailable || !strings.Contains(body, "no CRI runtime") {
+		t.Errorf("status: %d %v %s", code, err, body)
+	}
+	c.terminate()
+}
+
+// Addresses that are taken are one clear error.
+func TestAddressesInUse(t *testing.T) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	dir := newAgentDir(t)
+	code, _, stderr := run(t, dir.args("/x.sock", "--http-listen", lis.Addr().String())...)
+	want := fmt.Sprintf("plegd: HTTP address %s: ", lis.Addr())
+	if code != exitFailure || !strings.Contains(lastLine(stderr), want) {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+	first := start(t, dir.args("/x.sock")...)
+	first.address()
+	other := newAgentDir(t)
+	code, _, stderr = run(t, other.args("/x.sock", "--socket", dir.socket())...)
+	if code != exitFailure || !strings.Contains(lastLine(stderr), "socket "+dir.socket()+": socket is in use") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+	first.terminate()
+}
+
+// ModeEvented on a runtime without a stream has a code of its own.
+func TestUnsupportedStream(t *testing.T) {
+	_, endpoint := simtest.Start(t, simruntime.Config{Profile: simruntime.Profile{Name: "containerd", Version: "1.6.20", NoEvents: true}})
+	code, _, stderr := run(t, newAgentDir(t).args(endpoint, "--mode", "evented")...)
+	if code != exitUnsupported || !strings.Contains(lastLine(stderr), "event stream is not supported") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+}
+
+// A disk that hangs doesn't hold up the end.
+func TestWatchdog(t *testing.T) {
+	c := startAs(t, childConfig{mode: "watchdog"})
+	if code := c.code(stopLimit); code != exitFailure || !strings.Contains(c.stderr.String(), "stop takes too long") {
+		t.Errorf("code %d: %s", code, c.stderr)
+	}
+}
+
+// A second signal doesn't wait for anything.
+func TestSecondSignal(t *testing.T) {
+	rt, endpoint := simtest.Start(t, simruntime.Config{})
+	simtest.Rule(t, rt, simruntime.Rule{Hang: true, IgnoreCancel: true})
+	c := start(t, newAgentDir(t).args(endpoint)...)
+	c.address()
+	time.Sleep(300 * time.Millisecond)
+	c.signal(syscall.SIGINT)
+	time.Sleep(100 * time.Millisecond) // a hung runtime keeps it for a second
+	c.signal(syscall.SIGINT)
+	begin := time.Now()
+	<-c.ended
+	if took := time.Since(begin); took > 500*time.Millisecond {
+		t.Errorf("ended %v after the second signal", took)
+	}
+	if st, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !st.Signaled() || st.Signal() != syscall.SIGINT {
+		t.Errorf("ended with %v", c.cmd.ProcessState)
+	}
+}
+
+// lastLine is where the error stands; the log comes before it.
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}

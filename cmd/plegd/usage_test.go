@@ -1,0 +1,215 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/store"
+)
+
+// Every mistake on the command line gives one line that names what was given
+// and what is allowed, and code 2.
+func TestBadUsage(t *testing.T) {
+	long := "/" + strings.Repeat("x", maxSocketPath)
+	for _, tc := range []struct {
+		args string
+		want []string // parts of the line
+	}{
+		{"frobnicate", []string{`"frobnicate"`, "plegd --help"}},
+		{"state frobnicate", []string{`"frobnicate"`}},
+		{"run extra", []string{`"extra"`}},
+		{"run --frobnicate", []string{"--frobnicate"}},
+		{"run --relist-perod 1s", []string{"--relist-perod"}},
+		{"run --mode", []string{"--mode"}},
+		{"run --mode both", []string{"--mode", `"both"`, "hybrid, generic, evented"}},
+		{"run --output yaml", []string{"--output", `"yaml"`, "text, json, none"}},
+		{"run --log-level loud", []string{"--log-level", `"loud"`, "debug, info, warn, error"}},
+		{"run --log-format xml", []string{"--log-format", `"xml"`, "text, json"}},
+		{"run --runtime-endpoint tcp://127.0.0.1:1", []string{"--runtime-endpoint", "tcp://127.0.0.1:1", "unix:///absolute/path"}},
+		{"run --runtime-endpoint run/x.sock", []string{"--runtime-endpoint", "run/x.sock", "not absolute"}},
+		{"run --runtime-endpoint=", []string{"--runtime-endpoint", "empty"}},
+		{"run --runtime-endpoint " + long, []string{"--runtime-endpoint", "108 bytes", "107"}},
+		{"run --state-dir=", []string{"--state-dir", "directory"}},
+		{"run --relist-period soon", []string{"--relist-period", `"soon"`, "duration"}},
+		{"run --relist-period 0", []string{"--relist-period", `"0"`, "positive"}},
+		{"run --relist-period=-1s", []string{"--relist-period", `"-1s"`, "positive"}},
+		{"run --relist-period 1ms", []string{"--relist-period 1ms", "at least 10ms"}},
+		{"run --relist-period 1m --relist-period-max 30s", []string{"--relist-period-max 30s", "below the relist period 1m0s"}},
+		{"run --relist-period 10s --relist-threshold 5s", []string{"--relist-threshold 5s", "below the relist period 10s"}},
+		{"run --rpc-timeout 1us", []string{"--rpc-timeout 1µs", "at least 10ms"}},
+		{"run --max-inspections 0", []string{"--max-inspections", `"0"`, "above 0"}},
+		{"run --max-inspections many", []string{"--max-inspections", `"many"`, "whole number"}},
+		{"run --max-inspections 1000", []string{"--max-inspections 1000", "1 to 256"}},
+		{"run --retention-bytes 64MeB", []string{"--retention-bytes", `"64MeB"`, "64MiB"}},
+		{"run --retention-bytes 1GiB", []string{"--retention-bytes 1073741824", "at most 268435456"}},
+		{"run --retention-age never", []string{"--retention-age", `"never"`}},
+		{"run --retention-entries=-5", []string{"--retention-entries", `"-5"`}},
+		{"run --http-listen 10359", []string{"--http-listen", `"10359"`, "HOST:PORT"}},
+		{"run --http-listen localhost:http2", []string{"--http-listen", "0 to 65535"}},
+		{"run --http-listen :70000", []string{"--http-listen", "0 to 65535"}},
+		{"run --socket " + long, []string{"--socket", "108 bytes", "107"}},
+		{"run --since 42", []string{"--since", `"42"`, "EPOCH/SEQ"}},
+		{"run --since xyz/42", []string{"--since", "EPOCH/SEQ"}},
+		{"simulate", []string{"--socket", "required"}},
+		{"simulate --socket " + long, []string{"--socket", "107"}},
+		{"simulate --socket /x --drop 2", []string{"--drop", `"2"`, "0 to 1"}},
+		{"simulate --socket /x --rate NaN", []string{"--rate", `"NaN"`, "above 0"}},
+		{"simulate --socket /x --seed -1", []string{"--seed", `"-1"`}},
+		{"simulate --socket /x --hang-every 1s", []string{"--hang-for 5s", "shorter than --hang-every 1s"}},
+		{"simulate --socket /x --restart-every 1s", []string{"--restart-for 2s", "shorter than --restart-every 1s"}},
+		{"state show --output table", []string{"--output", `"table"`}},
+		{"version --output yaml", []string{"--output", `"yaml"`}},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			var out, errs strings.Builder
+			err := execute(strings.Fields(tc.args), streams{&out, &errs, func(string) string { return "" }})
+			if code := exitCode(err); code != exitUsage {
+				t.Fatalf("code %d, want %d: %v", code, exitUsage, err)
+			}
+			line := oneLine(err)
+			for _, part := range tc.want {
+				if !strings.Contains(line, part) {
+					t.Errorf("%q is not in %q", part, line)
+				}
+			}
+			if out.Len()+errs.Len() > 0 {
+				t.Errorf("also written: %s%s", &out, &errs)
+			}
+		})
+	}
+}
+
+// What main makes of an error, seen from outside.
+func TestErrorIsOneLine(t *testing.T) {
+	code, out, stderr := run(t, "run", "--relist-period", "soon")
+	if code != exitUsage || out != "" || stderr != "plegd: --relist-period \"soon\": must be a positive duration, such as 500ms, 10s or 5m\n" {
+		t.Errorf("code %d, stdout %q, stderr %q", code, out, stderr)
+	}
+	if got := oneLine(errors.Join(errors.New("a"), errors.New("b\r\nc"))); got != "a; b; c" {
+		t.Errorf("one line: %q", got)
+	}
+}
+
+// The variable is named when it is at fault.
+func TestEndpointVariable(t *testing.T) {
+	env := func(key string) string { return map[string]string{endpointEnv: "tcp://x:1"}[key] }
+	err := execute([]string{"run"}, streams{&strings.Builder{}, &strings.Builder{}, env})
+	if exitCode(err) != exitUsage || !strings.HasPrefix(err.Error(), endpointEnv+` "tcp://x:1"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The longest period grows with the period where nobody set it.
+func TestLongestPeriodByDefault(t *testing.T) {
+	for _, tc := range []struct {
+		args string
+		want time.Duration
+	}{{"", 5 * time.Minute}, {"--relist-period 10m --relist-threshold 1h", 10 * time.Minute}} {
+		o, cmd := defaultRun(), &cobra.Command{}
+		o.addTo(cmd)
+		if err := cmd.ParseFlags(strings.Fields(tc.args)); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.complete(cmd.Flags(), func(string) string { return "" }); err != nil {
+			t.Errorf("%q: %v", tc.args, err)
+		}
+		if got := max(o.periodMax, o.period); o.periodMax != 0 || got > tc.want {
+			t.Errorf("%q: longest period %v", tc.args, o.periodMax)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{
+		{nil, exitOK},
+		{errors.New("x"), exitFailure},
+		{usagef("x"), exitUsage},
+		{&pleg.ConfigError{}, exitUsage},
+		{fmt.Errorf("--since: %w", &arbiter.ExpiredError{}), exitExpired},
+		{fmt.Errorf("x: %w", store.ErrLocked), exitLocked},
+		{fmt.Errorf("x: %w", store.ErrUnwritable), exitUnwritable},
+		{fmt.Errorf("x: %w", store.ErrFull), exitUnwritable},
+		{fmt.Errorf("x: %w", store.ErrNewerSchema), exitNewerSchema},
+		{errors.Join(nil, store.ErrForeign), exitForeign},
+		{fmt.Errorf("x: %w", pleg.ErrUnsupported), exitUnsupported},
+		{fmt.Errorf("x: %w", store.ErrDamaged), exitDamaged},
+	} {
+		if got := exitCode(tc.err); got != tc.want {
+			t.Errorf("%v: code %d, want %d", tc.err, got, tc.want)
+		}
+	}
+	var codes []int
+	for _, row := range exits {
+		codes = append(codes, row.code)
+	}
+	if !slices.IsSorted(codes) || len(slices.Compact(codes)) != len(exits) {
+		t.Errorf("codes %v", codes)
+	}
+}
+
+// The documentation has the table, and every flag.
+func TestReferenceIsComplete(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range exits {
+		if line := fmt.Sprintf("| %d | %s |", row.code, row.meaning); !strings.Contains(string(doc), line) {
+			t.Errorf("docs/reference.md lacks %q", line)
+		}
+	}
+	for _, args := range [][]string{{"run"}, {"simulate"}, {"state", "show"}, {"state", "check"}, {"version"}} {
+		for _, name := range flagNames(t, args) {
+			if !strings.Contains(string(doc), "`--"+name) {
+				t.Errorf("docs/reference.md lacks --%s of plegd %s", name, strings.Join(args, " "))
+			}
+		}
+	}
+}
+
+// flagNames lists the flags in a command's help.
+func flagNames(t *testing.T, args []string) []string {
+	t.Helper()
+	var out strings.Builder
+	if err := execute(append(args, "--help"), streams{&out, &out, os.Getenv}); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(out.String()) {
+		_, rest, ok := strings.Cut(line, " --")
+		if name, _, _ := strings.Cut(rest, " "); ok && name != "help" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for _, tc := range []struct{ args, want string }{
+		{"", "Exit codes:\n  0  "},
+		{"--help", "Exit codes:\n  0  "},
+		{"state", "Available Commands:\n  check"},
+		{"completion bash", "bash completion"},
+		{"version", "plegd "},
+		{"version --output json", `{"version":"`},
+	} {
+		var out, errs strings.Builder
+		err := execute(strings.Fields(tc.args), streams{&out, &errs, os.Getenv})
+		if err != nil || !strings.Contains(out.String(), tc.want) || errs.Len() > 0 {
+			t.Errorf("plegd %s: %v\n%s%s", tc.args, err, &out, &errs)
+		}
+	}
+}
