@@ -2,43 +2,27 @@ package arbiter
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/plegd/plegd/store"
-	"github.com/plegd/plegd/store/storetest"
 )
 
 // pendingOf draws what many steps may have left: few entities with many
 // changes, or many with few.
 func pendingOf(t *rapid.T) *pending {
 	entities := rapid.SampledFrom([]int{1, 3, 50, 5000}).Draw(t, "entities")
+	steps, changes := rapid.IntRange(0, 20).Draw(t, "steps"), rapid.SampledFrom([]int{1, 10, 300}).Draw(t, "changes")
+	// Thousands of draws would take rapid seconds, so it draws the seed.
+	rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	p := new(pending)
-	n := 0
-	for range rapid.IntRange(0, 40).Draw(t, "steps") {
+	for range steps {
 		out := new(Output)
-		for range rapid.SampledFrom([]int{1, 2, 10, 300}).Draw(t, "changes") {
-			id := fmt.Sprint("e", rapid.IntRange(0, entities-1).Draw(t, "entity"))
-			for range rapid.IntRange(0, 3).Draw(t, "events") {
-				n++
-				out.Changes.Events = append(out.Changes.Events, store.Event{SandboxID: id, From: uint64(n)})
-			}
-			switch rapid.IntRange(0, 6).Draw(t, "change") {
-			case 0, 1:
-				out.Changes.Records = append(out.Changes.Records, storetest.Sandbox(id, 1))
-			case 2:
-				out.Changes.Gone = append(out.Changes.Gone, store.Key{Kind: store.KindSandbox, ID: id})
-				out.Changes.Tombstones = append(out.Changes.Tombstones, storetest.Tombstone(id, id, 1))
-			case 3:
-				out.Changes.Forgotten = append(out.Changes.Forgotten, id)
-			case 4:
-				out.Changes.Asks = append(out.Changes.Asks, storetest.Ask(id, 1))
-			case 5:
-				out.Changes.Answered = append(out.Changes.Answered, id)
-			}
+		for range changes {
+			change(&out.Changes, rng, fmt.Sprint("e", rng.IntN(entities)))
 		}
 		p.add(out)
 	}
@@ -48,6 +32,26 @@ func pendingOf(t *rapid.T) *pending {
 	p.meta = rapid.Bool().Draw(t, "meta")
 	p.effects.add(&Output{Fresh: []Fresh{{Sent: 7}}})
 	return p
+}
+
+// change adds a change of one entity.
+func change(b *store.Batch, rng *rand.Rand, id string) {
+	for range rng.IntN(4) {
+		b.Events = append(b.Events, store.Event{SandboxID: id, From: rng.Uint64()})
+	}
+	switch rng.IntN(7) {
+	case 0, 1:
+		b.Records = append(b.Records, &store.Record{Kind: store.KindSandbox, ID: id})
+	case 2:
+		b.Gone = append(b.Gone, store.Key{Kind: store.KindSandbox, ID: id})
+		b.Tombstones = append(b.Tombstones, &store.Record{Kind: store.KindSandbox, ID: id})
+	case 3:
+		b.Forgotten = append(b.Forgotten, id)
+	case 4:
+		b.Asks = append(b.Asks, &store.Ask{ID: id})
+	case 5:
+		b.Answered = append(b.Answered, id)
+	}
 }
 
 // idsOf returns what a batch says of each entity, once for each saying.
@@ -109,8 +113,9 @@ func TestLoopNeverSplitsAnEntity(t *testing.T) {
 				at(id, i)
 			}
 		}
-		if diff := cmp.Diff(events, got); diff != "" {
-			t.Fatalf("events (-pending +parts):\n%s", diff)
+		same := func(a, b store.Event) bool { return a.SandboxID == b.SandboxID && a.From == b.From }
+		if !slices.EqualFunc(events, got, same) {
+			t.Fatal("the parts have other events, or in another order")
 		}
 		if said != 0 {
 			t.Fatalf("%d changes were lost", said)
@@ -121,7 +126,7 @@ func TestLoopNeverSplitsAnEntity(t *testing.T) {
 // TestLoopSplitsALargeRelist: the first relist of a large node is written in
 // several transactions, none much larger than a part, and all of it is told.
 func TestLoopSplitsALargeRelist(t *testing.T) {
-	const n = 5000
+	const n = 2500
 	eachPlace(t, store.Retention{}, func(t *testing.T, p place) {
 		d := drive(t, p.open(t))
 		d.sync(items(names("s", n))...)
