@@ -73,8 +73,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	delays := w.cfg.newBackoff()
 	for {
 		end := w.try(ctx)
-		if ctx.Err() != nil {
-			return nil // it ended because Run does
+		if over(ctx) {
+			return nil // the stream ended because Run does
 		}
 		w.change(end.state, end.err.Error())
 		w.trouble.starts(end.state, end.err, w.cfg.Clock.Mono())
@@ -86,6 +86,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 	}
 }
+
+// over reports whether ctx has ended, which for Run is no error.
+func over(ctx context.Context) bool { return ctx.Err() != nil }
 
 // delay is how long to wait after a stream that ended so.
 func (w *Watcher) delay(end ending, delays *backoff.ExponentialBackOff) time.Duration {

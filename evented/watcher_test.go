@@ -28,11 +28,11 @@ var (
 func TestWhenAStreamIsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := start(t, Config{})
-		time.Sleep(DefaultGrace - 1)
+		time.Sleep(DefaultGrace - time.Nanosecond)
 		if s := g.Status(); s.State != arbiter.StreamOff || g.sink.String() != "" {
 			t.Errorf("up too early: %+v", s)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if s := g.Status(); s.State != arbiter.StreamUp || s.Err != "" || s.Opened != 1 || g.sink.String() != "U" {
 			t.Errorf("not up after the grace: %+v", s)
@@ -116,10 +116,10 @@ func TestReconnectionDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := start(t, Config{}, slices.Repeat([]error{unavailable}, 12)...)
 		time.Sleep(2 * time.Minute)
-		want := []time.Duration{0, 100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000, 10000, 10000, 10000}
+		want := []int{0, 100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000, 10000, 10000, 10000}
 		var at time.Duration
 		for i, got := range g.tries() {
-			at += want[i] * time.Millisecond
+			at += time.Duration(want[i]) * time.Millisecond
 			if got != at {
 				t.Errorf("try %d at %v, want %v", i, got, at)
 			}
@@ -156,11 +156,11 @@ func TestReconnectionDelays(t *testing.T) {
 }
 
 func TestJitterSpreadsReconnections(t *testing.T) {
-	for r, want := range map[float64]time.Duration{0: 80, 1: 120, 2: 120, -1: 80} {
+	for r, want := range map[float64]int{0: 80, 1: 120, 2: 120, -1: 80} {
 		synctest.Test(t, func(t *testing.T) {
 			g := start(t, Config{Random: func() float64 { return r }}, unavailable)
 			time.Sleep(time.Second)
-			if at := g.tries(); at[1] != want*time.Millisecond {
+			if at := g.tries(); at[1] != time.Duration(want)*time.Millisecond {
 				t.Errorf("%v: %v", r, at)
 			}
 		})

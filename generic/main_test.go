@@ -52,6 +52,13 @@ func got[T arbiter.Input](s *sink) (all []T) {
 	return all
 }
 
+// since returns what was submitted after the first n.
+func (s *sink) since(n int) []arbiter.Input {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]arbiter.Input(nil), s.all[n:]...)
+}
+
 func (s *sink) len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

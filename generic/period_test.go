@@ -163,9 +163,10 @@ func TestJitter(t *testing.T) {
 }
 
 func TestDelays(t *testing.T) {
-	for attempt, want := range []time.Duration{0, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 51200, 102400, 204800, 300000, 300000} {
-		if got := delay(attempt, 0.5); got.Round(time.Millisecond) != want*time.Millisecond {
-			t.Errorf("attempt %d: %v, want %v", attempt, got, want*time.Millisecond)
+	for attempt, ms := range []int{0, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 51200, 102400, 204800, 300000, 300000} {
+		want := time.Duration(ms) * time.Millisecond
+		if got := delay(attempt, 0.5); got.Round(time.Millisecond) != want {
+			t.Errorf("attempt %d: %v, want %v", attempt, got, want)
 		}
 	}
 	if delay(-1, 0) != 0 || delay(1<<40, 1) != time.Duration(1.2*float64(retryMax)) || delay(1, 0) != 160*time.Millisecond {

@@ -100,8 +100,8 @@ func TestPeriodCountsFromTheEnd(t *testing.T) {
 		at(0, 1400*time.Millisecond, 2800*time.Millisecond)
 		time.Sleep(2 * time.Second) // the next began at 11.2 s and ended at 11.6 s
 		at(0, 1400*time.Millisecond, 2800*time.Millisecond, 11200*time.Millisecond)
-		g.Shrink() // at 13 s, so one is due at once
 		took.Store(0)
+		g.Shrink() // at 13 s, so one is due at once
 		time.Sleep(100 * time.Millisecond)
 		at(0, 1400*time.Millisecond, 2800*time.Millisecond, 11200*time.Millisecond, 13*time.Second)
 		if err := g.UpdatePeriods(5*time.Second, 2*time.Second); err == nil {

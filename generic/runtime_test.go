@@ -3,11 +3,14 @@ package generic
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/plegd/plegd/arbiter"
@@ -18,9 +21,7 @@ import (
 	"github.com/plegd/plegd/store"
 )
 
-// Tests over gRPC on a unix socket, in real time.
-
-const rpcTimeout = 300 * time.Millisecond
+// Tests over gRPC, in real time on a unix socket unless said otherwise.
 
 func dial(t *testing.T, path string, timeout time.Duration) *cri.Client {
 	t.Helper()
@@ -66,73 +67,92 @@ func statusOf(id string) arbiter.Action {
 	return arbiter.Action{Kind: arbiter.ActStatus, ID: id, Entity: store.KindContainer, PodKey: "pod of " + id}
 }
 
-// C12, C07: every status call of as many pods as there are slots hangs, and
-// the runtime ignores that nobody waits for it any more. Others go on, and what
-// hangs doesn't pile up in the runtime.
+// C12, C07, in virtual time: every status call of as many pods as there are
+// slots hangs, and the runtime ignores that nobody waits for it any more.
+// Others go on, and what hangs doesn't pile up in the runtime.
 func TestHungPods(t *testing.T) {
-	rt, path := simtest.Start(t, simruntime.Config{})
-	all := pods(t, rt, 28)
-	hung, well := all[:8], all[8:]
-	isHung := map[string]bool{}
-	for _, id := range hung {
-		isHung[id] = true
-	}
-	// Stuck calls answer after 3 timeouts and ignore cancellation.
-	rule := simtest.Rule(t, rt, simruntime.Rule{
-		Method: "ContainerStatus", Where: func(op simruntime.Op) bool { return isHung[op.ID] }, Delay: 3 * rpcTimeout, IgnoreCancel: true,
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 2 * time.Second
+		lis := bufconn.Listen(1 << 20)
+		rt := simtest.New(t, simruntime.Config{})
+		simtest.Serve(t, rt, lis)
+		c, err := cri.Dial(cri.Config{
+			Endpoint: "/sim", RPCTimeout: timeout, Clock: sysclock.New(),
+			Dialer: func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		all := pods(t, rt, 14)
+		hung, well := all[:8], all[8:]
+		isHung := map[string]bool{}
+		for _, id := range hung {
+			isHung[id] = true
+		}
+		simtest.Rule(t, rt, simruntime.Rule{
+			Method: "ContainerStatus", Where: func(op simruntime.Op) bool { return isHung[op.ID] }, Delay: 3 * timeout, IgnoreCancel: true,
+		})
+		g := start(t, Config{Runtime: c, NoPeriod: true, RPCTimeout: timeout})
+		attempts, asked := map[string]int{}, map[string]time.Time{}
+		ask := func(id string) {
+			asked[id] = time.Now()
+			a := statusOf(id)
+			a.Attempt = attempts[id]
+			g.Do([]arbiter.Action{a})
+		}
+		for _, id := range all {
+			ask(id)
+		}
+		const lasts, patience = 30 * time.Second, time.Second
+		rounds, seen, late := map[string]int{}, 0, time.Duration(0)
+		began := time.Now()
+		for time.Since(began) < lasts {
+			time.Sleep(10 * time.Millisecond)
+			answers := g.sink.since(seen)
+			seen += len(answers)
+			for _, in := range answers {
+				a := in.(*arbiter.StatusSeen)
+				rounds[a.ID]++
+				switch {
+				case !isHung[a.ID] && a.Item == nil, isHung[a.ID] && !strings.Contains(a.Err, "DeadlineExceeded"):
+					t.Fatalf("%+v", a)
+				case isHung[a.ID]:
+					attempts[a.ID] = min(attempts[a.ID]+1, 3) // the core retries without end
+				case time.Since(began) < 10*time.Second:
+					late = max(late, time.Since(asked[a.ID]))
+				case time.Since(asked[a.ID]) > DefaultPodGap+20*time.Millisecond:
+					t.Fatalf("a pod that is well waited %v for what is known to hang", time.Since(asked[a.ID]))
+				}
+				ask(a.ID)
+			}
+		}
+		if late > patience+DefaultPodGap+20*time.Millisecond {
+			t.Errorf("a pod that is well waited %v at first", late)
+		}
+		for _, id := range well {
+			if rounds[id] < 200 {
+				t.Errorf("%s was answered %d times only", id, rounds[id])
+			}
+		}
+		byID := map[string][]simruntime.Call{}
+		for _, c := range rt.Calls() {
+			byID[c.ID] = append(byID[c.ID], c)
+		}
+		for _, id := range hung {
+			if n := simruntime.MaxOverlap(byID[id]); n > 1 {
+				t.Errorf("%d calls for %s at once", n, id)
+			}
+			if rounds[id] < 3 {
+				t.Errorf("hung %s was tried %d times only", id, rounds[id])
+			}
+		}
+		g.stop()
+		time.Sleep(time.Minute)
+		if n := rt.CallStats("").InFlight; n != 0 {
+			t.Errorf("%d calls never ended", n)
+		}
 	})
-	g := start(t, Config{Runtime: dial(t, path, rpcTimeout), NoPeriod: true, RPCTimeout: rpcTimeout, PodGap: time.Millisecond})
-	attempts := map[string]int{}
-	asked, late := map[string]time.Time{}, time.Duration(0)
-	seen := 0
-	ask := func(id string) {
-		asked[id] = time.Now()
-		a := statusOf(id)
-		a.Attempt = attempts[id]
-		g.Do([]arbiter.Action{a})
-	}
-	for _, id := range all {
-		ask(id)
-	}
-	rounds := map[string]int{}
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		answers := got[*arbiter.StatusSeen](g.sink)
-		for _, a := range answers[seen:] {
-			if isHung[a.ID] != (a.Err != "") || isHung[a.ID] && !strings.Contains(a.Err, "DeadlineExceeded") {
-				t.Fatalf("%+v", a)
-			}
-			if rounds[a.ID]++; !isHung[a.ID] {
-				late = max(late, time.Since(asked[a.ID]))
-			}
-			ask(a.ID) // the core retries without end
-		}
-		seen = len(answers)
-	}
-	for _, id := range well {
-		if rounds[id] < 20 {
-			t.Errorf("%s was answered %d times only", id, rounds[id])
-		}
-	}
-	for _, id := range hung {
-		if rounds[id] < 2 || rounds[id] > 5 {
-			t.Errorf("hung %s was tried %d times", id, rounds[id])
-		}
-	}
-	if late > 2*rpcTimeout {
-		t.Errorf("a pod that is well waited %v", late)
-	}
-	byID := map[string][]simruntime.Call{}
-	for _, c := range rt.Calls() {
-		byID[c.ID] = append(byID[c.ID], c)
-	}
-	for _, id := range hung {
-		if n := simruntime.MaxOverlap(byID[id]); n > 1 {
-			t.Errorf("%d calls for %s at once", n, id)
-		}
-	}
-	rule.Remove()
-	g.stop()
-	eventually(t, "calls to end", func() bool { return rt.CallStats("").InFlight == 0 })
 }
 
 // C05: gone between list and status.
