@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// patience bounds every wait for what should happen soon.
-	patience = 20 * time.Second
+	patience = 60 * time.Second
 	// stopLimit is the agent's promise.
 	stopLimit = 3 * time.Second
 )

@@ -119,13 +119,13 @@ func TestStdoutReadLate(t *testing.T) {
 // A reader that was slower than the journal's retention is told so: the agent
 // ends rather than leave out what nobody would miss.
 func TestStdoutSlowerThanRetention(t *testing.T) {
-	const lives = 4000 // more than memory holds too
+	const lives = 2300 // more than memory holds too
 	rt, endpoint := simtest.Start(t, roomy)
 	dir := newAgentDir(t)
 	c := start(t, dir.args(endpoint, "--retention-entries", "100")...)
 	dir.awaitReady(t)
 	flood(t, rt, lives)
-	dir.awaitSeq(t, 3*lives)
+	dir.awaitSeq(t, 4*lives)
 	r := c.read()
 	if code := c.code(patience); code != exitExpired {
 		t.Errorf("code %d", code)

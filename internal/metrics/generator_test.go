@@ -110,3 +110,25 @@ func shape(t *testing.T, reg prometheus.Gatherer) string {
 	}
 	return b.String()
 }
+
+// The documentation lists every metric with its help.
+func TestReferenceIsComplete(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden, err := os.ReadFile(filepath.Join("testdata", "metrics.golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := ""
+	for line := range strings.Lines(string(golden)) {
+		if help, ok := strings.CutPrefix(line, "    "); ok {
+			if !strings.Contains(string(doc), "| `"+name+"` |") || !strings.Contains(string(doc), "| "+strings.TrimSpace(help)+" |") {
+				t.Errorf("docs/reference.md lacks %s, or its help", name)
+			}
+			continue
+		}
+		name, _, _ = strings.Cut(line, "{")
+	}
+}
