@@ -22,6 +22,7 @@ var modules = []string{
 	"github.com/spf13/cobra",
 	"github.com/spf13/pflag",
 	"go.etcd.io/bbolt",
+	"golang.org/x/net", // netutil, for the bound on connections; gRPC brings it in anyway
 	"golang.org/x/sync",
 	"golang.org/x/sys",
 	"golang.org/x/time",
