@@ -86,6 +86,7 @@ type Core struct {
 	listFails   int              // failed full lists in a row
 	unreachable bool             // the last list failed because nothing answered
 
+	work      step   // of the present step, kept for its slices
 	owner     *owner // marks the entities that no clone shares
 	digesting bool   // keep sum up to date; set by the first Digest
 	sum       uint64 // sum of the digests of entities and tombstones
@@ -166,7 +167,7 @@ func (c *Core) Horizon() store.Horizon { return c.horizon }
 func (c *Core) Clone() *Core {
 	c.owner = new(owner)
 	d := *c
-	d.owner = new(owner)
+	d.owner, d.work = new(owner), step{}
 	d.ents, d.members, d.sandboxes = maps.Clone(c.ents), maps.Clone(c.members), maps.Clone(c.sandboxes)
 	d.tombs, d.tombOrder, d.revive = maps.Clone(c.tombs), slices.Clone(c.tombOrder), maps.Clone(c.revive)
 	d.asks, d.out, d.missing = maps.Clone(c.asks), maps.Clone(c.out), maps.Clone(c.missing)
@@ -196,8 +197,7 @@ func (c *Core) Resume(now Now) Output {
 	for _, id := range sortedKeys(c.asks) {
 		s.asked = append(s.asked, id)
 	}
-	c.finish(s)
-	return s.out
+	return c.finish(s)
 }
 
 // Step applies one input and returns what it leads to.
@@ -223,13 +223,13 @@ func (c *Core) Step(now Now, in Input) Output {
 		c.request(s, in)
 	case *TimePassed:
 	}
-	c.finish(s)
-	return s.out
+	return c.finish(s)
 }
 
 func (c *Core) begin(now Now) *step {
 	c.steps++
-	s := &step{now: now, at: now.Stamp}
+	s := &c.work
+	*s = step{now: now, at: now.Stamp, touched: s.touched[:0], gone: s.gone[:0], asked: s.asked[:0], reasked: s.reasked[:0]}
 	if d := c.clock.Observe(now.Stamp.Wall, now.Stamp.Mono); d != 0 {
 		c.clockStepped(s, d)
 	}
@@ -238,7 +238,7 @@ func (c *Core) begin(now Now) *step {
 
 // finish tells, stores and asks what the step's edits lead to. Creations are
 // told sandbox first, removals containers first.
-func (c *Core) finish(s *step) {
+func (c *Core) finish(s *step) Output {
 	for _, id := range s.touched {
 		if e := c.ents[id]; e != nil && e.rec.State != store.StateRemoved {
 			c.settleEntity(s, e)
@@ -247,6 +247,9 @@ func (c *Core) finish(s *step) {
 	c.finishRemovals(s)
 	c.evict(s)
 	c.emit(s)
+	out := s.out
+	s.out = Output{} // it is the caller's now
+	return out
 }
 
 // settleEntity journals, stores and asks for one edited entity.

@@ -1,7 +1,7 @@
 package arbiter
 
 import (
-	"encoding/binary"
+	"math/bits"
 
 	"github.com/plegd/plegd/store"
 )
@@ -17,8 +17,7 @@ func (c *Core) Digest() uint64 {
 	h := newDigest()
 	h.num(c.sum, uint64(c.horizon.Tick), uint64(c.horizon.Wall), uint64(c.stream), uint64(c.upSince), uint64(c.doubtful),
 		uint64(c.distrust), c.lists, uint64(c.lastList.Tick), uint64(c.lastList.Wall), uint64(c.prevList),
-		uint64(c.listWanted), uint64(c.listFails))
-	h.flags(c.wasUp, c.unreachable)
+		uint64(c.listWanted), uint64(c.listFails), flags(c.wasUp, c.unreachable))
 	h.text(c.runtime)
 	var rest uint64
 	for _, a := range c.asks {
@@ -108,18 +107,26 @@ func digestEntity(e *entity) uint64 {
 	h := newDigest()
 	h.record(&e.rec)
 	h.text(e.fault)
-	h.flags(e.bulk, e.stopped, e.looked, e.current, e.absent.weak)
-	h.num(uint64(e.deleted), uint64(e.absent.sent), uint64(e.absent.answered), uint64(e.absent.mono), uint64(e.lowered), e.listed, uint64(e.heard))
-	for i := range e.claimAt {
-		h.num(uint64(e.claimAt[i]), uint64(e.via[i]))
+	marks := uint64(e.heard)<<48 | flags(e.bulk, e.stopped, e.looked, e.current, e.absent.weak)<<40
+	for i, via := range e.via {
+		marks |= uint64(via) << (8 * i)
+	}
+	h.num(marks, uint64(e.deleted), uint64(e.absent.sent), uint64(e.absent.answered), uint64(e.absent.mono), uint64(e.lowered), e.listed)
+	for _, at := range e.claimAt {
+		h.num(uint64(at))
 	}
 	return h.h
 }
 
-// digest is FNV-1a over words.
+// digest is a hash over words: each is mixed in by one wide multiplication.
 type digest struct{ h uint64 }
 
-func newDigest() digest { return digest{14695981039346656037} }
+const (
+	digestSeed   = 0x9e3779b97f4a7c15 // of the golden ratio: no pattern in its bits
+	digestFactor = 0xd6e8feb86659fd93 // odd, with as many ones as zeros
+)
+
+func newDigest() digest { return digest{digestSeed} }
 
 func (d *digest) record(r *store.Record) {
 	d.text(r.ID, r.Sandbox, r.Identity.Pod.UID, r.Identity.Pod.Namespace, r.Identity.Pod.Name, r.Identity.Name, r.Identity.Image,
@@ -131,44 +138,53 @@ func (d *digest) record(r *store.Record) {
 		l.text(k, v)
 		labels += l.h
 	}
-	d.num(labels, uint64(r.Kind), uint64(r.Identity.Attempt), uint64(r.Incarnation), uint64(r.State), uint64(r.Journaled), uint64(r.Reported),
-		uint64(r.CreatedAt), uint64(r.StartedAt), uint64(r.Exit.Code), uint64(r.Exit.FinishedAt), uint64(r.FirstSeen), uint64(r.Known),
-		uint64(r.Shown), uint64(r.GaveUp), uint64(r.LoweredAt), uint64(r.Removed), uint64(r.RemovedAt))
-	d.flags(r.HostNetwork, r.Started, r.Provisional, r.Quiet, r.ToldUnknown, r.ExitSeen)
+	d.num(labels, uint64(r.Identity.Attempt)<<32|uint64(r.Incarnation),
+		uint64(r.Kind)<<56|uint64(r.State)<<48|uint64(r.Journaled)<<40|uint64(r.Shown)<<32|uint64(r.GaveUp)<<16|
+			flags(r.HostNetwork, r.Started, r.Provisional, r.Quiet, r.ToldUnknown, r.ExitSeen),
+		uint64(uint32(r.Reported))<<32|uint64(uint32(r.Exit.Code)),
+		uint64(r.CreatedAt), uint64(r.StartedAt), uint64(r.Exit.FinishedAt), uint64(r.FirstSeen), uint64(r.Known),
+		uint64(r.LoweredAt), uint64(r.Removed), uint64(r.RemovedAt))
 	ev := &r.Evidence
 	for _, g := range [...]*store.Evidence{&ev.Identity, &ev.Reported, &ev.Created, &ev.Started, &ev.Exit, &ev.IPs, &ev.Rest} {
-		d.num(uint64(g.Span.From), uint64(g.Span.To), uint64(g.State))
-		d.flags(g.Full)
+		d.num(uint64(g.Span.From), uint64(g.Span.To)<<8|uint64(g.State)<<1|flags(g.Full))
 	}
 }
 
 func (d *digest) num(words ...uint64) {
 	for _, w := range words {
-		d.h = (d.h ^ w) * 1099511628211
-		d.h ^= d.h >> 29
+		hi, lo := bits.Mul64(d.h^w, digestFactor)
+		d.h = hi ^ lo + digestSeed
 	}
 }
 
 func (d *digest) text(texts ...string) {
 	for _, t := range texts {
 		d.num(uint64(len(t)))
-		b := []byte(t)
-		for len(b) >= 8 {
-			d.num(binary.LittleEndian.Uint64(b))
-			b = b[8:]
+		for ; len(t) >= 8; t = t[8:] {
+			d.num(word(t))
 		}
-		for _, x := range b {
-			d.num(uint64(x))
+		if len(t) > 0 {
+			var rest uint64
+			for i := range len(t) {
+				rest = rest<<8 | uint64(t[i])
+			}
+			d.num(rest)
 		}
 	}
 }
 
-func (d *digest) flags(flags ...bool) {
+// word is the first eight bytes of a text.
+func word(t string) uint64 {
+	return uint64(t[0]) | uint64(t[1])<<8 | uint64(t[2])<<16 | uint64(t[3])<<24 |
+		uint64(t[4])<<32 | uint64(t[5])<<40 | uint64(t[6])<<48 | uint64(t[7])<<56
+}
+
+func flags(flags ...bool) uint64 {
 	var w uint64
 	for i, f := range flags {
 		if f {
 			w |= 1 << i
 		}
 	}
-	d.num(w)
+	return w
 }

@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plegd/plegd/store"
-	"github.com/plegd/plegd/timestamps"
 )
 
 // TestOrderDoesNotMatter: without lowerings and removals every order and
@@ -541,5 +540,3 @@ func TestStepIsDeterministic(t *testing.T) {
 		noFaults(t, s.rig)
 	})
 }
-
-var _ = timestamps.FromStream

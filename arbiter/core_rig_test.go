@@ -33,6 +33,7 @@ type rig struct {
 	mem  disk // what readers would see
 	disk disk // what a crash leaves
 
+	liar   bool // observations may contradict each other at will
 	strict bool // check determinism and sharing too
 
 	waiting map[ActionKey]bool // actions given out whose outcome has not come back
@@ -139,7 +140,6 @@ func (r *rig) step(in Input) Output {
 	r.apply(&out)
 	return out
 }
-
 // checkTwin: a clone that is given the same input decides the same, and one
 // that is given none does not change.
 func (r *rig) checkTwin(now Now, in Input, out *Output, before, twin *Core, was *frozen) {
@@ -228,6 +228,12 @@ func (r *rig) write(b *store.Batch) {
 	}
 	for i := range b.Events {
 		r.checkEvent(&b.Events[i])
+	}
+	for _, id := range b.Forgotten {
+		// What lies removed, and was then forgotten, is told anew.
+		if was := r.mem.told[id]; r.liar && was.state == store.StateRemoved {
+			delete(r.mem.told, id)
+		}
 	}
 	for _, rec := range b.Records {
 		r.checkRecord(rec)
