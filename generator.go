@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,9 +64,7 @@ type Generator struct {
 	relister *generic.Relister
 	watcher  *evented.Watcher // nil in ModeGeneric
 	runtime  runtimeWatch
-	ran      atomic.Bool
-	closing  sync.Once
-	closed   error
+	ran      atomic.Bool // or closed without running
 }
 
 // New opens the state and prepares the connection to the runtime, which need
@@ -83,6 +80,9 @@ func New(cfg Config) (*Generator, error) {
 	g := &Generator{cfg: cfg}
 	if err := g.open(); err != nil {
 		return nil, err
+	}
+	if cfg.hooks.store != nil {
+		g.store = cfg.hooks.store(g.store)
 	}
 	if err := g.compose(); err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -139,9 +139,10 @@ func (g *Generator) compose() (err error) {
 	if err != nil {
 		return err
 	}
-	g.runtime.connected = make(chan struct{}, 1)
+	g.runtime.init()
 	g.client, err = cri.Dial(cri.Config{
 		Endpoint: cfg.Endpoint, RPCTimeout: cfg.RPCTimeout, Clock: cfg.Clock, Observer: m, Connected: g.connected,
+		Dialer: cfg.hooks.dialer,
 	})
 	if err != nil {
 		return err
@@ -184,34 +185,48 @@ func (g *Generator) Run(ctx context.Context) error {
 	loopCtx, stopLoop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoop()
 
-	loopDone := make(chan error, 1)
+	var loopErr error
+	loopDone := make(chan struct{})
 	go func() {
-		loopDone <- g.loop.Run(loopCtx, arbiter.Hooks{
+		defer close(loopDone)
+		loopErr = g.loop.Run(loopCtx, arbiter.Hooks{
 			Do: g.relister.Do, Relisted: g.relister.Judged, Shrink: g.relister.Shrink,
 			Stream: func(s arbiter.StreamState) { g.relister.StreamChanged(s == arbiter.StreamUp) },
 		})
 	}()
-	sources.Go(func() error { return g.relister.Run(ctxSources) })
 	sources.Go(func() error { return g.watchRuntime(ctxSources) })
+	sources.Go(func() error { return g.onceKnown(ctxSources, g.relister.Run) })
 	if g.watcher != nil {
-		sources.Go(func() error { return g.watcher.Run(ctxSources) })
+		sources.Go(func() error { return g.onceKnown(ctxSources, g.watcher.Run) })
 	}
 	// The loop's end is the end of everything.
-	var loopErr error
 	sources.Go(func() error {
 		select {
-		case loopErr = <-loopDone:
-			return errors.Join(errLoopEnded, loopErr)
+		case <-loopDone:
+			return errLoopEnded
 		case <-ctxSources.Done():
 			return nil
 		}
 	})
 	sourcesErr := g.waitSources(ctxSources, sources)
-	if errors.Is(sourcesErr, errLoopEnded) {
-		return errors.Join(loopErr, g.Close())
-	}
 	stopLoop()
-	return errors.Join(sourcesErr, <-loopDone, g.Close())
+	<-loopDone
+	if errors.Is(sourcesErr, errLoopEnded) {
+		sourcesErr = nil // loopErr says why
+	}
+	return errors.Join(sourcesErr, loopErr, g.release())
+}
+
+// onceKnown runs a source once it is known who answers at the endpoint. The
+// state of one runtime must not be touched by the lists of another, and the
+// arbiter judges what it is told by the habits of the runtime that tells it.
+func (g *Generator) onceKnown(ctx context.Context, run func(context.Context) error) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-g.runtime.known:
+		return run(ctx)
+	}
 }
 
 // errLoopEnded stops the sources when the loop has ended by itself.
@@ -239,16 +254,25 @@ func (g *Generator) waitSources(ctx context.Context, sources *errgroup.Group) er
 	}
 }
 
-// Close releases the state of a Generator that was never run. Run does it
-// itself; closing twice is harmless.
+// Close releases the state of a Generator that was never run, and can't be run
+// after that. Run does it itself: then there is nothing left to do for Close,
+// and before its end it is too early. Closing twice is harmless.
 func (g *Generator) Close() error {
-	g.closing.Do(func() {
-		if g.client != nil {
-			_ = g.client.Close() // ends calls in flight; errors say only that it was closed
-		}
-		g.closed = g.store.Close()
-	})
-	return g.closed
+	if g.ran.Swap(true) {
+		return nil
+	}
+	return g.release()
+}
+
+// release lets go of everything, once nothing works with it any more.
+func (g *Generator) release() error {
+	if g.client != nil {
+		_ = g.client.Close() // ends calls in flight; errors say only that it was closed
+	}
+	if g.loop != nil {
+		g.loop.Close()
+	}
+	return g.store.Close()
 }
 
 // Subscribe returns a subscription to the events after a position, nil for
@@ -262,18 +286,27 @@ func (g *Generator) Position() Position { return g.loop.Position() }
 func (g *Generator) Oldest() Position { return g.loop.Oldest() }
 
 // Relist lists everything now and returns when that is applied and can be
-// read, or with the error that the list had, or with ctx's.
+// read, or with the error that the list had, or with ctx's, or ErrStopped.
 func (g *Generator) Relist(ctx context.Context) error {
 	at := g.loop.Counter().Next()
-	if err := g.relister.Relist(ctx); err != nil {
+	err := g.relister.Relist(ctx)
+	switch {
+	case errors.Is(err, generic.ErrStopped):
+		return ErrStopped
+	case err != nil:
 		return err
 	}
 	return g.loop.WaitFresh(ctx, at)
 }
 
-// UpdatePeriods changes the base and the longest relist period at once. The
-// error names what is contradictory; then nothing has changed.
+// UpdatePeriods changes the base and the longest relist period at once. What
+// New would refuse is refused here too; then nothing has changed.
 func (g *Generator) UpdatePeriods(base, longest time.Duration) error {
+	cfg := g.cfg
+	cfg.RelistPeriod, cfg.RelistPeriodMax = base, longest
+	if err := cfg.validate(); err != nil {
+		return err
+	}
 	return g.relister.UpdatePeriods(base, longest)
 }
 

@@ -16,20 +16,27 @@ import (
 
 const (
 	// versionRetryFirst and versionRetryMost space the tries of Version while
-	// the runtime does not answer. The relister tries to connect as well, so
-	// this only has to follow.
+	// the runtime does not answer. Nothing else is asked before it does, and a
+	// try that finds nobody costs nothing.
 	versionRetryFirst = 200 * time.Millisecond
-	versionRetryMost  = 5 * time.Second
+	versionRetryMost  = time.Second
 )
 
 // runtimeWatch knows who answers at the endpoint. It asks again after every
 // connection that was made, since only then can it be somebody else.
 type runtimeWatch struct {
 	connected chan struct{} // capacity 1
+	known     chan struct{} // closed when Version has been answered for the first time
 
 	mu      sync.Mutex
 	version cri.RuntimeVersion
-	err     string // why Version last failed, "" when it answered
+	err     string    // why Version last failed, "" when it answered
+	since   time.Time // since when it fails, by the wall clock; zero when it answered
+	answers uint64
+}
+
+func (w *runtimeWatch) init() {
+	w.connected, w.known = make(chan struct{}, 1), make(chan struct{})
 }
 
 func (w *runtimeWatch) notice() {
@@ -45,15 +52,43 @@ func (w *runtimeWatch) get() (v cri.RuntimeVersion, err string) {
 	return w.version, w.err
 }
 
-func (w *runtimeWatch) set(v cri.RuntimeVersion, err string) (changed bool) {
+// answered takes an answer to Version. It reports whether it says something new.
+func (w *runtimeWatch) answered(v cri.RuntimeVersion) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.err = err
-	if err != "" || w.version == v {
-		return false
+	news = w.version != v
+	w.version, w.err, w.since = v, "", time.Time{}
+	w.answers++
+	return news
+}
+
+// failed takes a failure of Version. It reports whether this is the start of
+// the trouble and nobody has ever answered: later on, the relists tell.
+func (w *runtimeWatch) failed(err error, now time.Time) (news bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	news = w.answers == 0 && w.err == ""
+	if w.err == "" {
+		w.since = now
 	}
-	w.version = v
-	return true
+	w.err = err.Error()
+	return news
+}
+
+// failing returns since when Version fails, the zero Time when it doesn't.
+func (w *runtimeWatch) failing() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.since
+}
+
+// openOnce lets the sources begin. Only watchRuntime calls it.
+func (w *runtimeWatch) openOnce() {
+	select {
+	case <-w.known:
+	default:
+		close(w.known)
+	}
 }
 
 // watchRuntime asks for the version at the start and after each connection,
@@ -81,19 +116,28 @@ func (g *Generator) askVersion(ctx context.Context) bool {
 		case ctx.Err() != nil:
 			return false
 		case err == nil:
-			if g.runtime.set(v, "") {
+			if g.runtime.answered(v) {
 				g.log().Info("runtime answers", "endpoint", g.client.Path(), "runtime", v.Name, "version", v.Version)
 			}
 			g.loop.Submit(&arbiter.RuntimeSeen{At: g.loop.Calls().Answered(timestamps.FromUnknown), Name: v.Name, Version: v.Version})
+			g.runtime.openOnce()
 			return true
 		}
-		g.runtime.set(v, err.Error())
+		if g.runtime.failed(err, g.cfg.Clock.Wall()) {
+			g.log().Warn("runtime does not answer yet", "endpoint", g.client.Path(), "error", err)
+		}
+		select { // the call itself may have made that connection
+		case <-g.runtime.connected:
+		default:
+		}
 		timer := g.cfg.Clock.NewTimer(delays.NextBackOff())
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return false
 		case <-timer.C:
+		case <-g.runtime.connected: // somebody is there now
+			timer.Stop()
 		}
 	}
 }
