@@ -383,6 +383,8 @@ func (s *storm) falsify(t *rapid.T, c *call) {
 	}
 	switch n := len(*items); {
 	case n == 0:
+	case n > 4 && rapid.Bool().Draw(t, "half"):
+		*items = (*items)[:n/3]
 	case rapid.Bool().Draw(t, "gone"):
 		i := rapid.IntRange(0, n-1).Draw(t, "item")
 		*items = slices.Delete(*items, i, i+1)
@@ -490,6 +492,12 @@ func TestConvergence(t *testing.T) {
 		if rapid.IntRange(0, 3).Draw(t, "tight") == 0 {
 			// What lies removed and was then forgotten is told anew, so: no lies.
 			s = newStorm(Limits{Tombstones: 1, TombstoneAge: 30 * second}, 0)
+		}
+		if rapid.IntRange(0, 3).Draw(t, "big") == 0 { // large enough for a mass loss (O4)
+			s.world.room = 12
+			for range 40 {
+				s.happen(t)
+			}
 		}
 		for range rapid.IntRange(10, 120).Draw(t, "length") {
 			s.blow(t)

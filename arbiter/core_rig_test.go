@@ -140,6 +140,7 @@ func (r *rig) step(in Input) Output {
 	r.apply(&out)
 	return out
 }
+
 // checkTwin: a clone that is given the same input decides the same, and one
 // that is given none does not change.
 func (r *rig) checkTwin(now Now, in Input, out *Output, before, twin *Core, was *frozen) {

@@ -14,6 +14,7 @@ import (
 type truth struct {
 	things map[string]thing
 	made   int // how many ids were given out
+	room   int // for how many things more than a few
 }
 
 // thing is one sandbox or container as it really is.
@@ -85,7 +86,7 @@ func (w *truth) change(t *rapid.T, now int64) []transition {
 	what := rapid.IntRange(0, 9).Draw(t, "change")
 	pick := func(list []thing) thing { return list[rapid.IntRange(0, len(list)-1).Draw(t, "which")] }
 	switch {
-	case len(sandboxes) == 0 || what == 0 && len(sandboxes) < 3:
+	case len(sandboxes) == 0 || what == 0 && len(sandboxes) < 3+w.room/2:
 		x := thing{kind: store.KindSandbox, id: w.id("S"), state: store.StateUp, createdAt: now}
 		x.sandbox = x.id
 		x.pod = fmt.Sprintf("U%d", rapid.IntRange(1, 2).Draw(t, "pod"))
@@ -93,7 +94,7 @@ func (w *truth) change(t *rapid.T, now int64) []transition {
 		x.ip = "10.0.0." + x.id[1:]
 		w.things[x.id] = x
 		return []transition{{EventCreated, x.id}, {EventStarted, x.id}}
-	case len(containers) == 0 || what <= 2 && len(containers) < 4:
+	case len(containers) == 0 || what <= 2 && len(containers) < 4+w.room:
 		s := pick(sandboxes)
 		x := thing{kind: store.KindContainer, id: w.id("C"), sandbox: s.id, pod: s.pod, state: store.StateCreated, createdAt: now}
 		w.things[x.id] = x
@@ -153,7 +154,7 @@ func (w *truth) remove(x thing, how int) []transition {
 
 // snapshot is what a call that is answered now would say.
 func (w *truth) snapshot() *truth {
-	d := &truth{things: make(map[string]thing, len(w.things)), made: w.made}
+	d := &truth{things: make(map[string]thing, len(w.things)), made: w.made, room: w.room}
 	for id, x := range w.things {
 		d.things[id] = x
 	}
