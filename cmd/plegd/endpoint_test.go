@@ -42,6 +42,7 @@ func sockets(t *testing.T) (absent, stale, mute, frozen string) {
 // The first that answers as a CRI runtime is taken; a socket file proves
 // nothing.
 func TestFind(t *testing.T) {
+	t.Parallel()
 	absent, stale, mute, frozen := sockets(t)
 	_, good := simtest.Start(t, simruntime.Config{})
 	_, better := simtest.Start(t, simruntime.Config{})
@@ -58,6 +59,7 @@ func TestFind(t *testing.T) {
 
 // While none answers there are rounds, and a reason for each socket.
 func TestFindInRounds(t *testing.T) {
+	t.Parallel()
 	absent, stale, mute, frozen := sockets(t)
 	why := make(chan string, 10)
 	log := &syncBuffer{}

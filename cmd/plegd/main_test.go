@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -21,9 +18,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/plegd/plegd/internal/simruntime"
-	"github.com/plegd/plegd/store"
 )
 
 // childEnv makes this test binary be plegd. So what the tests drive as child
@@ -166,7 +160,7 @@ type agentDir string
 
 func newAgentDir(t *testing.T) agentDir {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "plegd") //nolint:usetesting // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "plegd") // t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,61 +228,6 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// reader collects events from an agent's stdout.
-type reader struct {
-	mu     sync.Mutex
-	events []store.Event
-	err    error
-	done   chan struct{}
-}
-
-// read starts to read an agent's JSON events.
-func (c *child) read() *reader {
-	r := &reader{done: make(chan struct{})}
-	go func() {
-		defer close(r.done)
-		lines := bufio.NewScanner(c.out)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			var ev store.Event
-			err := json.Unmarshal(lines.Bytes(), &ev)
-			r.mu.Lock()
-			r.err = errors.Join(r.err, err)
-			r.events = append(r.events, ev)
-			r.mu.Unlock()
-		}
-	}()
-	c.t.Cleanup(func() { <-r.done })
-	return r
-}
-
-// all returns what was read so far.
-func (r *reader) all(t *testing.T) []store.Event {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err != nil {
-		t.Fatalf("stdout: %v", r.err)
-	}
-	return append([]store.Event(nil), r.events...)
-}
-
-// await waits until an event satisfies is, and returns all until then.
-func (r *reader) await(t *testing.T, what string, is func(store.Event) bool) []store.Event {
-	t.Helper()
-	var events []store.Event
-	eventually(t, what, func() bool {
-		events = r.all(t)
-		for _, ev := range events {
-			if is(ev) {
-				return true
-			}
-		}
-		return false
-	})
-	return events
-}
-
 // syncBuffer is written by a copier and read by the test.
 type syncBuffer struct {
 	mu  sync.Mutex
@@ -305,24 +244,4 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
-}
-
-// serveAt serves a runtime on a path until stop, or the end of the test.
-func serveAt(t *testing.T, rt *simruntime.Runtime, path string) (stop func()) {
-	t.Helper()
-	lis, err := simruntime.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- rt.Serve(ctx, lis) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("serve: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
 }

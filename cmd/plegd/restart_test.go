@@ -21,6 +21,7 @@ import (
 // each run's stdout begins where the published positions of the run before
 // end, and --since replays all of it.
 func TestKilledAgain(t *testing.T) {
+	t.Parallel()
 	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
 	load, err := simruntime.NewWorkload(rt, simruntime.WorkloadConfig{Seed: 1, Pods: 5, Rate: 200})
 	if err != nil {
@@ -84,6 +85,7 @@ func TestKilledAgain(t *testing.T) {
 
 // What --since can't give is an error with the oldest position.
 func TestSinceExpired(t *testing.T) {
+	t.Parallel()
 	_, endpoint := simtest.Start(t, simruntime.Config{})
 	dir := newAgentDir(t)
 	c := start(t, dir.args(endpoint)...)
@@ -106,6 +108,7 @@ func TestSinceExpired(t *testing.T) {
 // A state that can't be used ends the agent at once, with a code for each
 // reason and one line that says what to do something about.
 func TestStateRefused(t *testing.T) {
+	t.Parallel()
 	_, endpoint := simtest.Start(t, simruntime.Config{})
 	used := func(t *testing.T) agentDir {
 		dir := newAgentDir(t)

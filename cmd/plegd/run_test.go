@@ -18,53 +18,9 @@ import (
 	"github.com/plegd/plegd/store"
 )
 
-// life runs one container of a pod from its creation to its removal.
-func life(t *testing.T, rt *simruntime.Runtime, pod, name string, code int32) (id string) {
-	t.Helper()
-	id, err := rt.CreateContainer(pod, simruntime.ContainerSpec{Name: name})
-	for _, step := range []func() error{
-		func() error { return err },
-		func() error { return rt.StartContainer(id) },
-		func() error { return rt.ExitContainer(id, code, "") },
-		func() error { return rt.RemoveContainer(id) },
-	} {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return id
-}
-
-// newPod runs a pod.
-func newPod(t *testing.T, rt *simruntime.Runtime, name string) (id string) {
-	t.Helper()
-	id, err := rt.RunPodSandbox(simruntime.PodSpec{Namespace: "default", Name: name, UID: "uid-" + name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
-// ends reports the last event of a container's life.
-func ends(id string) func(store.Event) bool {
-	return func(ev store.Event) bool { return ev.Type == store.ContainerRemoved && ev.Container.ID == id }
-}
-
-// checkOrder checks that positions are of one epoch and grow, without a gap
-// that no SequenceSkipped tells of.
-func checkOrder(t *testing.T, events []store.Event) {
-	t.Helper()
-	for i := 1; i < len(events); i++ {
-		a, b := events[i-1].Position, events[i].Position
-		skipped := events[i].Type == store.SequenceSkipped && events[i].From <= a.Seq+1 && events[i].To+1 == b.Seq
-		if a.Epoch != b.Epoch || b.Seq != a.Seq+1 && !skipped {
-			t.Errorf("%s %s is followed by %s %s", a, events[i-1].Type, b, events[i].Type)
-		}
-	}
-}
-
 // A whole life comes out; health, API and metrics are there; SIGTERM ends it.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
 	dir := newAgentDir(t)
 	c := start(t, dir.args("unix://"+endpoint)...)
@@ -124,6 +80,7 @@ func TestRun(t *testing.T) {
 
 // SIGTERM and SIGINT end the agent in time whatever its runtime does.
 func TestStopWithRuntimeInTrouble(t *testing.T) {
+	t.Parallel()
 	t.Run("hung from the start", func(t *testing.T) {
 		rt, endpoint := simtest.Start(t, simruntime.Config{})
 		simtest.Rule(t, rt, simruntime.Rule{Hang: true, IgnoreCancel: true})
@@ -163,6 +120,7 @@ func TestStopWithRuntimeInTrouble(t *testing.T) {
 // A socket that isn't there is no error: /readyz says why nothing is known,
 // and when the runtime comes all is well.
 func TestAbsentSocket(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(string(newAgentDir(t)), "late.sock")
 	dir := newAgentDir(t)
 	c := start(t, dir.args("unix://"+path)...)
@@ -190,6 +148,7 @@ func TestAbsentSocket(t *testing.T) {
 
 // SIGTERM before the runtime ever came.
 func TestStopWithoutRuntime(t *testing.T) {
+	t.Parallel()
 	c := start(t, newAgentDir(t).args("/nonexistent/plegd/cri.sock")...)
 	c.address()
 	c.terminate()
@@ -198,6 +157,7 @@ func TestStopWithoutRuntime(t *testing.T) {
 // Without an endpoint, and without a runtime in the usual places, the agent
 // serves health and says where it has looked.
 func TestNoRuntimeFound(t *testing.T) {
+	t.Parallel()
 	for _, socket := range usualSockets {
 		if _, err := os.Stat(socket); err == nil {
 			t.Skipf("%s is there", socket)
@@ -220,6 +180,7 @@ func TestNoRuntimeFound(t *testing.T) {
 
 // Addresses that are taken are one clear error.
 func TestAddressesInUse(t *testing.T) {
+	t.Parallel()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -243,6 +204,7 @@ func TestAddressesInUse(t *testing.T) {
 
 // ModeEvented on a runtime without a stream has a code of its own.
 func TestUnsupportedStream(t *testing.T) {
+	t.Parallel()
 	_, endpoint := simtest.Start(t, simruntime.Config{Profile: simruntime.Profile{Name: "containerd", Version: "1.6.20", NoEvents: true}})
 	code, _, stderr := run(t, newAgentDir(t).args(endpoint, "--mode", "evented")...)
 	if code != exitUnsupported || !strings.Contains(lastLine(stderr), "event stream is not supported") {
@@ -252,6 +214,7 @@ func TestUnsupportedStream(t *testing.T) {
 
 // A disk that hangs doesn't hold up the end.
 func TestWatchdog(t *testing.T) {
+	t.Parallel()
 	c := startAs(t, childConfig{mode: "watchdog"})
 	if code := c.code(stopLimit); code != exitFailure || !strings.Contains(c.stderr.String(), "stop takes too long") {
 		t.Errorf("code %d: %s", code, c.stderr)
@@ -260,6 +223,7 @@ func TestWatchdog(t *testing.T) {
 
 // A second signal doesn't wait for anything.
 func TestSecondSignal(t *testing.T) {
+	t.Parallel()
 	rt, endpoint := simtest.Start(t, simruntime.Config{})
 	simtest.Rule(t, rt, simruntime.Rule{Hang: true, IgnoreCancel: true})
 	c := start(t, newAgentDir(t).args(endpoint)...)

@@ -29,6 +29,7 @@ func simulated(t *testing.T, args ...string) (c *child, socket, line string) {
 // The same seed makes the same pods: the output is golden, times and positions
 // aside. One inspection at a time and no stream leave nothing to chance.
 func TestGoldenOutput(t *testing.T) {
+	t.Parallel()
 	sim, socket, line := simulated(t, "--seed", "7", "--pods", "3", "--rate", "0.0001")
 	if want := "simulated runtime on unix://" + socket + ": 3 pods, 0.0001 transitions a second, seed 7, faults: none\n"; line != want {
 		t.Errorf("said %q, want %q", line, want)
@@ -59,6 +60,7 @@ func TestGoldenOutput(t *testing.T) {
 
 // With all faults at once an agent still tells lives in order.
 func TestSimulateFaults(t *testing.T) {
+	t.Parallel()
 	sim, socket, line := simulated(t, "--rate", "100", "--pods", "5", "--drop", "0.05", "--duplicate", "0.05",
 		"--delay", "50ms", "--delay-share", "0.1", "--eof-every", "700ms", "--hang-every", "1s", "--hang-for", "200ms",
 		"--restart-every", "1500ms", "--restart-for", "200ms")
@@ -87,6 +89,7 @@ func TestSimulateFaults(t *testing.T) {
 
 // One that lives isn't replaced; one that was killed is.
 func TestSimulateSocket(t *testing.T) {
+	t.Parallel()
 	sim, socket, _ := simulated(t)
 	code, _, stderr := run(t, "simulate", "--socket", socket)
 	if code != exitFailure || !strings.HasPrefix(stderr, "plegd: socket "+socket+": ") || !strings.Contains(stderr, "in use") {

@@ -86,6 +86,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestStateShowAndCheck(t *testing.T) {
+	t.Parallel()
 	dir := usedState(t)
 	for _, cmd := range []string{"show", "check"} {
 		for _, form := range []string{"text", "json"} {
@@ -107,6 +108,7 @@ func TestStateShowAndCheck(t *testing.T) {
 
 // A single value that can't be read is named, and doesn't hide the others.
 func TestStateWithDamagedValue(t *testing.T) {
+	t.Parallel()
 	dir := usedState(t)
 	path := filepath.Join(dir.state(), store.FileName)
 	db, err := bolt.Open(path, 0o600, nil)
@@ -144,6 +146,7 @@ func TestStateWithDamagedValue(t *testing.T) {
 
 // What is no sound state file at all is one line, and stays as it is.
 func TestStateThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	dir := usedState(t)
 	sound, err := os.ReadFile(filepath.Join(dir.state(), store.FileName))
 	if err != nil {

@@ -54,6 +54,7 @@ func (d agentDir) awaitSeq(t *testing.T, seq uint64) {
 
 // The reader's end is the agent's, and no fault.
 func TestStdoutClosed(t *testing.T) {
+	t.Parallel()
 	t.Run("while events come", func(t *testing.T) {
 		rt, endpoint := simtest.Start(t, simruntime.Config{})
 		dir := newAgentDir(t)
@@ -84,6 +85,7 @@ func TestStdoutClosed(t *testing.T) {
 // A reader that stops reading costs nothing but its own events, and can't hold
 // up the end.
 func TestStdoutBlocked(t *testing.T) {
+	t.Parallel()
 	const lives = 400 // some 800 KiB, and a pipe holds 64
 	rt, endpoint := simtest.Start(t, roomy)
 	dir := newAgentDir(t)
@@ -101,6 +103,7 @@ func TestStdoutBlocked(t *testing.T) {
 
 // When it reads again, it gets everything.
 func TestStdoutReadLate(t *testing.T) {
+	t.Parallel()
 	const lives = 400
 	rt, endpoint := simtest.Start(t, roomy)
 	dir := newAgentDir(t)
@@ -119,6 +122,7 @@ func TestStdoutReadLate(t *testing.T) {
 // A reader that was slower than the journal's retention is told so: the agent
 // ends rather than leave out what nobody would miss.
 func TestStdoutSlowerThanRetention(t *testing.T) {
+	t.Parallel()
 	const lives = 2300 // more than memory holds too
 	rt, endpoint := simtest.Start(t, roomy)
 	dir := newAgentDir(t)
@@ -142,6 +146,7 @@ func TestStdoutSlowerThanRetention(t *testing.T) {
 
 // A log that nobody reads holds up nothing either.
 func TestStderrBlocked(t *testing.T) {
+	t.Parallel()
 	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
 	dir := newAgentDir(t)
 	c := startAs(t, childConfig{blockStderr: true}, dir.args(endpoint, "--log-level", "debug")...)

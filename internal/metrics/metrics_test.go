@@ -146,7 +146,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	for i := range 1000 {
 		m.CallStarted(strings.Repeat("x", i))
 		m.CallDone(strings.Repeat("x", i), codes.Code(100+i), 0) //nolint:gosec // small
-		m.Inspected(arbiter.ActionKind(100+i), 0, nil)          //nolint:gosec // wraps
+		m.Inspected(arbiter.ActionKind(100+i), 0, nil)           //nolint:gosec // wraps
 		m.Published(&store.Event{Type: store.ContainerDied, Source: timestamps.Provenance(i)}, 1)
 		m.Stepped(nil, &arbiter.Output{Anomalies: []timestamps.Anomaly{timestamps.Anomaly(100 + i)}})
 	}
