@@ -194,9 +194,7 @@ func (c *Core) Resume(now Now) Output {
 	// A horizon in the future was set by a clock that was wrong then; left
 	// there, every event would count as old for ever (T3).
 	c.horizon.Wall = min(c.horizon.Wall, now.Stamp.Wall)
-	for _, id := range sortedKeys(c.asks) {
-		s.asked = append(s.asked, id)
-	}
+	s.asked = append(s.asked, sortedKeys(c.asks)...)
 	return c.finish(s)
 }
 

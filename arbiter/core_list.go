@@ -39,14 +39,14 @@ func (c *Core) list(s *step, l *ListSeen) {
 }
 
 // action returns the action that a list of this scope answers.
-func (sc Scope) action() ActionKey {
+func (s Scope) action() ActionKey {
 	switch {
-	case sc.All():
+	case s.All():
 		return ActionKey{Kind: ActList}
-	case sc.Sandbox != "":
-		return ActionKey{ActLook, sc.Sandbox}
+	case s.Sandbox != "":
+		return ActionKey{ActLook, s.Sandbox}
 	default:
-		return ActionKey{ActPod, sc.PodUID}
+		return ActionKey{ActPod, s.PodUID}
 	}
 }
 

@@ -65,14 +65,13 @@ func fieldsOf(c *Core) map[string]store.Record {
 func observations(t *rapid.T) []Input {
 	r := newRig(Limits{})
 	w := &truth{things: map[string]thing{}}
-	before := w.snapshot()
 	var seen []Input
 	var open []*call
 	for range rapid.IntRange(3, 25).Draw(t, "steps") {
 		r.pass(second)
 		switch rapid.IntRange(0, 5).Draw(t, "step") {
 		case 0, 1:
-			before = w.snapshot()
+			before := w.snapshot()
 			told := w.change(t, r.wall)
 			for _, tr := range told {
 				if tr.kind == EventDeleted {
