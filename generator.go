@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +55,11 @@ func ParsePosition(s string) (Position, error) { return timestamps.ParsePosition
 // hangs and ignores cancellation must not keep the agent from stopping.
 const sourceGrace = time.Second
 
+// firstSubscription is how long the first relist waits for the event stream.
+// Runtimes refuse or begin to send within some ms, and a silent one counts as
+// up after evented.DefaultGrace.
+const firstSubscription = time.Second
+
 // Generator composes the parts: client, relister, watcher, arbiter, store.
 type Generator struct {
 	cfg      Config
@@ -65,6 +71,9 @@ type Generator struct {
 	watcher  *evented.Watcher // nil in ModeGeneric
 	runtime  runtimeWatch
 	ran      atomic.Bool // or closed without running
+
+	judged    chan struct{} // closed when the first try to subscribe has come to something
+	judgeOnce sync.Once
 }
 
 // New opens the state and prepares the connection to the runtime, which need
@@ -77,7 +86,7 @@ func New(cfg Config) (*Generator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	g := &Generator{cfg: cfg}
+	g := &Generator{cfg: cfg, judged: make(chan struct{})}
 	if err := g.open(); err != nil {
 		return nil, err
 	}
@@ -191,11 +200,14 @@ func (g *Generator) Run(ctx context.Context) error {
 		defer close(loopDone)
 		loopErr = g.loop.Run(loopCtx, arbiter.Hooks{
 			Do: g.relister.Do, Relisted: g.relister.Judged, Shrink: g.relister.Shrink,
-			Stream: func(s arbiter.StreamState) { g.relister.StreamChanged(s == arbiter.StreamUp) },
+			Stream: func(s arbiter.StreamState) {
+				g.relister.StreamChanged(s == arbiter.StreamUp)
+				g.judgeOnce.Do(func() { close(g.judged) })
+			},
 		})
 	}()
 	sources.Go(func() error { return g.watchRuntime(ctxSources) })
-	sources.Go(func() error { return g.onceKnown(ctxSources, g.relister.Run) })
+	sources.Go(func() error { return g.onceKnown(ctxSources, g.relistOnceSubscribed) })
 	if g.watcher != nil {
 		sources.Go(func() error { return g.onceKnown(ctxSources, g.watcher.Run) })
 	}
@@ -227,6 +239,25 @@ func (g *Generator) onceKnown(ctx context.Context, run func(context.Context) err
 	case <-g.runtime.known:
 		return run(ctx)
 	}
+}
+
+// relistOnceSubscribed runs the relister once the first try to subscribe has
+// come to something: subscribe first, list second. A runtime that has kept
+// events for us sends them at once, and then what a list lacks is already
+// explained; without them a death would be told without its code. It doesn't
+// wait longer than firstSubscription, whatever the runtime does.
+func (g *Generator) relistOnceSubscribed(ctx context.Context) error {
+	if g.watcher != nil {
+		timer := g.cfg.Clock.NewTimer(firstSubscription)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.judged:
+		case <-timer.C:
+		}
+	}
+	return g.relister.Run(ctx)
 }
 
 // errLoopEnded stops the sources when the loop has ended by itself.
