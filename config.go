@@ -181,7 +181,7 @@ func (c Config) validate() error {
 		return bad("RPCTimeout", c.RPCTimeout, "must be at least %v", minTimeout)
 	case c.MaxInspections < 1 || c.MaxInspections > maxInspections:
 		return bad("MaxInspections", c.MaxInspections, "must be 1 to %d", maxInspections)
-	case c.CommitRate < 0:
+	case !(c.CommitRate >= 0): // NaN too
 		return bad("CommitRate", c.CommitRate, "must not be negative")
 	case c.Retention.Age < 0 || c.Retention.Entries < 0 || c.Retention.Bytes < 0:
 		return bad("Retention", fmt.Sprintf("%+v", c.Retention), "must not be negative")

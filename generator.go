@@ -204,6 +204,7 @@ func (g *Generator) Run(ctx context.Context) error {
 				g.relister.StreamChanged(s == arbiter.StreamUp)
 				g.judgeOnce.Do(func() { close(g.judged) })
 			},
+			Runtime: g.runtime.admit,
 		})
 	}()
 	sources.Go(func() error { return g.watchRuntime(ctxSources) })
@@ -229,7 +230,7 @@ func (g *Generator) Run(ctx context.Context) error {
 	return errors.Join(sourcesErr, loopErr, g.release())
 }
 
-// onceKnown runs a source once it is known who answers at the endpoint. The
+// onceKnown runs a source once the arbiter knows who answers at the endpoint. The
 // state of one runtime must not be touched by the lists of another, and the
 // arbiter judges what it is told by the habits of the runtime that tells it.
 func (g *Generator) onceKnown(ctx context.Context, run func(context.Context) error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,9 @@ import (
 	"github.com/plegd/plegd/store"
 )
 
-// told returns what the journal says of each entity, in order.
+// told returns what the journal says of each entity, in order. A code that came
+// after its death, as an amendment, is put in its place: which of the stream and
+// the relists is first is a matter of scheduling.
 func told(events []pleg.Event) map[string][]string {
 	m := map[string][]string{}
 	for _, ev := range events {
@@ -28,6 +31,10 @@ func told(events []pleg.Event) map[string][]string {
 			if ev.ExitKnown {
 				word = fmt.Sprintf("ContainerDied/%d", ev.ExitCode)
 			}
+		}
+		if i := slices.Index(m[id], "ContainerDied/unknown"); i >= 0 && ev.Change == store.ChangeAmended && ev.ExitKnown {
+			m[id][i] = fmt.Sprintf("ContainerDied/%d", ev.ExitCode)
+			continue
 		}
 		if ev.Change != "" {
 			word += "/" + string(ev.Change)

@@ -26,7 +26,7 @@ const (
 // connection that was made, since only then can it be somebody else.
 type runtimeWatch struct {
 	connected chan struct{} // capacity 1
-	known     chan struct{} // closed when Version has been answered for the first time
+	known     chan struct{} // closed when the arbiter has found the runtime to be the right one
 
 	mu      sync.Mutex
 	version cri.RuntimeVersion
@@ -82,8 +82,8 @@ func (w *runtimeWatch) failing() time.Time {
 	return w.since
 }
 
-// openOnce lets the sources begin. Only watchRuntime calls it.
-func (w *runtimeWatch) openOnce() {
+// admit lets the sources begin. Only the arbiter's loop calls it.
+func (w *runtimeWatch) admit() {
 	select {
 	case <-w.known:
 	default:
@@ -120,7 +120,6 @@ func (g *Generator) askVersion(ctx context.Context) bool {
 				g.log().Info("runtime answers", "endpoint", g.client.Path(), "runtime", v.Name, "version", v.Version)
 			}
 			g.loop.Submit(&arbiter.RuntimeSeen{At: g.loop.Calls().Answered(timestamps.FromUnknown), Name: v.Name, Version: v.Version})
-			g.runtime.openOnce()
 			return true
 		}
 		if g.runtime.failed(err, g.cfg.Clock.Wall()) {

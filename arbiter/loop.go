@@ -96,6 +96,7 @@ type Hooks struct {
 	Relisted func(Relist)      // the verdict on a full list
 	Shrink   func()            // back to the base period
 	Stream   func(StreamState) // the stream's state, at each change
+	Runtime  func()            // the runtime has said its name, and is the one that the state describes
 }
 
 // Loop drives one Core: it takes all that waits, steps, commits and publishes.
@@ -249,6 +250,9 @@ func (l *Loop) step(in Input) error {
 	if rt, ok := in.(*RuntimeSeen); ok {
 		if err := l.checkRuntime(rt); err != nil {
 			return err
+		}
+		if l.hooks.Runtime != nil {
+			l.hooks.Runtime()
 		}
 	}
 	out := l.core.Step(l.now(), in)
