@@ -29,7 +29,7 @@ type agent struct {
 // startAgent runs a generator. It reads from the position given, nil from now.
 func startAgent(t *testing.T, cfg pleg.Config, from *pleg.Position) *agent {
 	t.Helper()
-	if testing.Verbose() {
+	if testing.Verbose() && cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	g, err := pleg.New(cfg)

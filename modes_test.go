@@ -93,6 +93,7 @@ func TestEventedTellsEverything(t *testing.T) {
 
 // TestEventedNeedsAStream: without one, mode evented is an error that says so.
 func TestEventedNeedsAStream(t *testing.T) {
+	t.Parallel()
 	for name, rule := range map[string]simruntime.Rule{
 		"unimplemented": {Method: "GetContainerEvents", Code: codes.Unimplemented},
 		"ends at once":  {Method: "GetContainerEvents", EOF: true},
@@ -117,6 +118,7 @@ func TestEventedNeedsAStream(t *testing.T) {
 // base period, and healthy; when there is one, after a restart of the runtime,
 // it is used (C14).
 func TestHybridFallsBack(t *testing.T) {
+	t.Parallel()
 	for name, rule := range map[string]simruntime.Rule{
 		"unimplemented": {Method: "GetContainerEvents", Code: codes.Unimplemented},
 		"ends at once":  {Method: "GetContainerEvents", EOF: true},
@@ -148,6 +150,7 @@ func TestHybridFallsBack(t *testing.T) {
 // TestStateOfAnotherRuntime: a state directory that describes another runtime is
 // refused before anything of this one is read into it.
 func TestStateOfAnotherRuntime(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	rt, path := simtest.Start(t, simruntime.Config{Seed: 5})
 	a := startAgent(t, pleg.Config{Endpoint: path, StateDir: dir}, nil)

@@ -14,6 +14,7 @@ import (
 // stream is good, falls to its base at once when a relist finds what the
 // stream dropped, and needs a longer clean run after that. In virtual time.
 func TestPeriodStretchesAndFallsBack(t *testing.T) {
+	t.Parallel()
 	inBubble(t, simruntime.Config{Seed: 14}, func(t *testing.T, rt *simruntime.Runtime, cfg pleg.Config) {
 		_, container := pod(t, rt, "a")
 		cfg.RelistPeriod, cfg.RelistPeriodMax = time.Second, 16*time.Second

@@ -25,6 +25,7 @@ func (c *counting) Commit(b *store.Batch) error {
 // TestIdleCostsTwoListsAPeriod: an agent with nothing to tell makes two list
 // calls a period and nothing else: no status call, no commit (D1).
 func TestIdleCostsTwoListsAPeriod(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []pleg.Mode{pleg.ModeHybrid, pleg.ModeGeneric} {
 		t.Run(string(mode), func(t *testing.T) {
 			rt, path := simtest.Start(t, simruntime.Config{Seed: 10})
@@ -92,6 +93,7 @@ func TestSubscriberThatNeverReads(t *testing.T) {
 // TestHungInspectionDelaysNobody: the status of one pod hangs, and ignores
 // that it is called off; what happens to others is told all the same (C30).
 func TestHungInspectionDelaysNobody(t *testing.T) {
+	t.Parallel()
 	rt, path := simtest.Start(t, simruntime.Config{Seed: 12})
 	_, stuck := pod(t, rt, "stuck")
 	_, other := pod(t, rt, "other")

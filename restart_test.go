@@ -63,6 +63,7 @@ func copyState(t *testing.T, from string) string {
 // crashed, comes out by the first relist with the runtime's own codes and
 // times, each once; what did not change causes no status call (C50).
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		crashed bool
@@ -161,6 +162,7 @@ func (a *agent) restoredUntilRelist(id string) {
 // cleanly or by a crash, a reader that resumes where it was is told one
 // history: nothing twice, no number with two contents (D2).
 func TestRestartAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	rt, path := simtest.Start(t, simruntime.Config{Seed: 8})
 	w, err := simruntime.NewWorkload(rt, simruntime.WorkloadConfig{Seed: 8, Pods: 8})
 	must(t, err)
@@ -213,6 +215,7 @@ func TestRestartAgainAndAgain(t *testing.T) {
 // TestRuntimeRestarts: a runtime that restarts under the agent causes no event
 // for pods that did not change, and what happened meanwhile is told (C15).
 func TestRuntimeRestarts(t *testing.T) {
+	t.Parallel()
 	rt, path := simtest.Start(t, simruntime.Config{Seed: 9})
 	for _, name := range []string{"a", "b", "c"} {
 		pod(t, rt, name)

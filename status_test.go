@@ -33,6 +33,7 @@ func (a *agent) check(name string) pleg.Check {
 // age reckoned from nothing (C10); it recovers when the runtime comes, with one
 // line in the log at each end.
 func TestHealthBeforeTheFirstRelist(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	log := new(lines)
 	a := startAgent(t, pleg.Config{Endpoint: path, RelistPeriod: 50 * time.Millisecond, Logger: log.logger()}, nil)
@@ -68,6 +69,7 @@ func TestHealthBeforeTheFirstRelist(t *testing.T) {
 // TestHealthWhenRelistsAreTooOld: not ready once the last good relist is older
 // than threshold and period; the reason is the list's own error.
 func TestHealthWhenRelistsAreTooOld(t *testing.T) {
+	t.Parallel()
 	rt, path := simtest.Start(t, simruntime.Config{})
 	a := startAgent(t, pleg.Config{Endpoint: path, RelistPeriod: 50 * time.Millisecond, RelistThreshold: 500 * time.Millisecond, RelistPeriodMax: 100 * time.Millisecond}, nil)
 	waitFor(t, "health", func() bool { return a.g.Health().Ready })
@@ -85,6 +87,7 @@ func TestHealthWhenRelistsAreTooOld(t *testing.T) {
 // TestPodAddressIsKept: a pod keeps its address when it has ended, and so do
 // its events.
 func TestPodAddressIsKept(t *testing.T) {
+	t.Parallel()
 	rt, path := simtest.Start(t, simruntime.Config{DualStack: true})
 	sandbox, container := pod(t, rt, "a")
 	a := startAgent(t, pleg.Config{Endpoint: path, RelistPeriod: 50 * time.Millisecond}, nil)
@@ -113,6 +116,7 @@ func TestPodAddressIsKept(t *testing.T) {
 
 // TestPodWithoutUID is kept under its sandbox's id.
 func TestPodWithoutUID(t *testing.T) {
+	t.Parallel()
 	rt, path := simtest.Start(t, simruntime.Config{})
 	sandbox, err := rt.RunPodSandbox(simruntime.PodSpec{Namespace: "default", Name: "bare", BareLabels: true})
 	must(t, err)
@@ -138,6 +142,7 @@ func TestPodWithoutUID(t *testing.T) {
 // TestFullStatus: what the runtime says of each sandbox and container is
 // served field by field as it said it, after a restart too.
 func TestFullStatus(t *testing.T) {
+	t.Parallel()
 	rt, path := simtest.Start(t, simruntime.Config{Seed: 13, DualStack: true})
 	cfg := pleg.Config{Endpoint: path, StateDir: t.TempDir(), RelistPeriod: 50 * time.Millisecond}
 	a := startAgent(t, cfg, nil)
