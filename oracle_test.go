@@ -136,10 +136,10 @@ func (a *agent) toldNothingFalse(rt *simruntime.Runtime) {
 	for id, words := range told(a.read()) {
 		rest := all[id]
 		for _, word := range words {
-			i := 0
-			for ; i < len(rest) && rest[i] != word && !(word == "ContainerDied/unknown" && strings.HasPrefix(rest[i], "ContainerDied/")); i++ {
-			}
-			if i == len(rest) {
+			i := slices.IndexFunc(rest, func(w string) bool {
+				return w == word || word == "ContainerDied/unknown" && strings.HasPrefix(w, "ContainerDied/")
+			})
+			if i < 0 {
 				a.t.Errorf("%s: told %v, happened %v", id, words, all[id])
 				break
 			}
