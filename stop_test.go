@@ -12,6 +12,8 @@ import (
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/store/storetest"
 )
 
 // TestRunEnds: Run returns within three seconds of its context's end in every
@@ -130,4 +132,27 @@ func TestCloseWithoutRun(t *testing.T) {
 	a.settle()
 	a.agree(rt)
 	a.finish()
+}
+
+// TestRunFailsWithoutAFirstWrite: a state that can't be written from the start
+// ends the run with that error, and everything that was started with it.
+func TestRunFailsWithoutAFirstWrite(t *testing.T) {
+	_, path := simtest.Start(t, simruntime.Config{})
+	cfg := pleg.WithStore(pleg.Config{Endpoint: path}, func(s store.Store) store.Store {
+		f := storetest.NewFaulty(s)
+		f.FailBefore(-1, store.ErrFull)
+		return f
+	})
+	a := startAgent(t, cfg, nil)
+	select {
+	case err := <-a.done:
+		if !errors.Is(err, store.ErrFull) {
+			t.Errorf("run: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the agent goes on")
+	}
+	if _, err := a.sub.Next(t.Context()); !errors.Is(err, pleg.ErrStopped) {
+		t.Errorf("a reader gets %v", err)
+	}
 }

@@ -1,0 +1,98 @@
+package arbiter
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"github.com/plegd/plegd/store"
+)
+
+// logLines keeps what is logged.
+type logLines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// count returns how many lines contain a text.
+func (l *logLines) count(text string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range bytes.Lines(l.buf.Bytes()) {
+		if bytes.Contains(line, []byte(text)) {
+			n++
+		}
+	}
+	return n
+}
+
+// watching observes a loop.
+type watching struct {
+	mu        sync.Mutex
+	steps     int
+	woken     []time.Time // steps of TimePassed
+	commits   []commitSeen
+	published int
+	actions   []Action
+	stepped   func(Input, *Output) // may be nil
+}
+
+type commitSeen struct {
+	at     time.Time
+	events int
+	err    error
+}
+
+func (w *watching) Stepped(in Input, out *Output) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.steps++
+	if _, ok := in.(*TimePassed); ok {
+		w.woken = append(w.woken, time.Now())
+	}
+	if w.stepped != nil {
+		w.stepped(in, out)
+	}
+}
+
+func (w *watching) Committed(_ time.Duration, events int, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.commits = append(w.commits, commitSeen{time.Now(), events, err})
+}
+
+func (w *watching) Published(*store.Event, time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.published++
+}
+
+func (w *watching) do(actions []Action) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.actions = append(w.actions, actions...)
+}
+
+// committed returns the commits with events that succeeded.
+func (w *watching) committed() (list []commitSeen) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.commits {
+		if c.events > 0 && c.err == nil {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (w *watching) stepCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.steps
+}
