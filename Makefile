@@ -52,8 +52,14 @@ policy: ## Check the rules on imports, clocks and goroutines (test/policy)
 	@go test -count=1 ./test/policy
 
 .PHONY: lint
-lint: $(TOOLS)/golangci-lint ## Run golangci-lint as pinned in test/tools
-	@$< run $(PKG)
+lint: tidy $(TOOLS)/golangci-lint ## Run golangci-lint as pinned in test/tools, and check that the go.mod files are tidy
+	@$(TOOLS)/golangci-lint run $(PKG)
+
+.PHONY: tidy
+tidy: # Says what is not tidy and changes nothing; `go mod tidy` in the folder mends it.
+	@for dir in . test/tools test/e2e/runtimes; do \
+		go -C $$dir mod tidy -diff || { echo "$$dir/go.mod is not tidy: run go mod tidy there" >&2; exit 1; }; \
+	done
 
 .PHONY: unit
 unit: cc ## Unit tests under the race detector
