@@ -40,7 +40,7 @@ func workload(t *testing.T, rt *simruntime.Runtime, seed uint64, transitions int
 
 // TestHybridTellsEverything: with a stream that works, the journal is the
 // runtime's history, entity by entity, and the cache is its state. Lives that
-// fit between two relists are told as well (C03).
+// fit between two relists are told as well.
 func TestHybridTellsEverything(t *testing.T) {
 	rt, path := simtest.Start(t, simruntime.Config{Seed: 1})
 	a := startAgent(t, pleg.Config{Endpoint: path, StateDir: t.TempDir(), RelistPeriod: 100 * time.Millisecond}, nil)
@@ -116,7 +116,7 @@ func TestEventedNeedsAStream(t *testing.T) {
 
 // TestHybridFallsBack: without a stream the hybrid is a generic one at the
 // base period, and healthy; when there is one, after a restart of the runtime,
-// it is used (C14).
+// it is used.
 func TestHybridFallsBack(t *testing.T) {
 	t.Parallel()
 	for name, rule := range map[string]simruntime.Rule{

@@ -91,7 +91,7 @@ func TestSubscriberThatNeverReads(t *testing.T) {
 }
 
 // TestHungInspectionDelaysNobody: the status of one pod hangs, and ignores
-// that it is called off; what happens to others is told all the same (C30).
+// that it is called off; what happens to others is told all the same.
 func TestHungInspectionDelaysNobody(t *testing.T) {
 	t.Parallel()
 	rt, path := simtest.Start(t, simruntime.Config{Seed: 12})

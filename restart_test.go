@@ -61,7 +61,7 @@ func copyState(t *testing.T, from string) string {
 
 // TestRestart: what happened while the agent was down, stopped cleanly or
 // crashed, comes out by the first relist with the runtime's own codes and
-// times, each once; what did not change causes no status call (C50).
+// times, each once; what did not change causes no status call.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -213,7 +213,7 @@ func TestRestartAgainAndAgain(t *testing.T) {
 }
 
 // TestRuntimeRestarts: a runtime that restarts under the agent causes no event
-// for pods that did not change, and what happened meanwhile is told (C15).
+// for pods that did not change, and what happened meanwhile is told.
 func TestRuntimeRestarts(t *testing.T) {
 	t.Parallel()
 	rt, path := simtest.Start(t, simruntime.Config{Seed: 9})

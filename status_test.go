@@ -30,7 +30,7 @@ func (a *agent) check(name string) pleg.Check {
 }
 
 // TestHealthBeforeTheFirstRelist says that there was none and of what, with no
-// age reckoned from nothing (C10); it recovers when the runtime comes, with one
+// age reckoned from nothing; it recovers when the runtime comes, with one
 // line in the log at each end.
 func TestHealthBeforeTheFirstRelist(t *testing.T) {
 	t.Parallel()

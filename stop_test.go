@@ -17,7 +17,7 @@ import (
 )
 
 // TestRunEnds: Run returns within three seconds of its context's end in every
-// state, and the state can be opened at once (C28).
+// state, and the state can be opened at once.
 func TestRunEnds(t *testing.T) {
 	t.Parallel()
 	frozen := simruntime.Rule{Hang: true, IgnoreCancel: true}

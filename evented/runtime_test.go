@@ -130,7 +130,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 	}
 }
 
-// C14, C15: unsupported, then upgraded; C46 d: a large event; and garbage.
+// Unsupported, then upgraded; a large event; and garbage.
 func TestUpgradedRuntime(t *testing.T) {
 	rt, path := simtest.Start(t, simruntime.Config{ReplayWindow: -1})
 	old := simtest.Rule(t, rt, simruntime.Rule{Method: "GetContainerEvents", Code: codes.Unimplemented})

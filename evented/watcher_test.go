@@ -167,7 +167,7 @@ func TestJitterSpreadsReconnections(t *testing.T) {
 	}
 }
 
-// C14: few tries while there is no stream, one at once when the runtime came
+// Few tries while there is no stream, one at once when the runtime came
 // back, for it may be another.
 func TestUnsupportedIsProbedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

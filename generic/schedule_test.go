@@ -102,7 +102,7 @@ func TestOneRoundTakesAllThatWaits(t *testing.T) {
 	}
 }
 
-// One hung container doesn't keep its neighbours from being asked (C07).
+// One hung container doesn't keep its neighbours from being asked.
 func TestHungContainerAndItsPod(t *testing.T) {
 	b := newBench(t, 8)
 	b.ask("p", "hung")

@@ -30,7 +30,7 @@ func change(t testing.TB, path string, fn func(data []byte) []byte) {
 	}
 }
 
-// damages are the ways in which a whole file goes bad (field case C52).
+// damages are the ways in which a whole file goes bad.
 var damages = map[string]func(data []byte) []byte{
 	"cut to 1 byte":          func(d []byte) []byte { return d[:1] },
 	"cut to one page":        func(d []byte) []byte { return d[:4096] },

@@ -68,7 +68,7 @@ func TestNotFoundIsACode(t *testing.T) {
 		{nil, false},
 		{status.Error(codes.NotFound, ""), true},
 		{errors.Join(errors.New("x"), status.Error(codes.NotFound, "")), true},
-		{status.Error(codes.Unknown, "container with ID X not found: not found"), false}, // C05
+		{status.Error(codes.Unknown, "container with ID X not found: not found"), false}, // some runtimes say it in words only
 		{status.Error(codes.Internal, "NotFound"), false},
 		{errors.New("not found"), false},
 	} {
@@ -173,7 +173,7 @@ func TestCallsEndAtTheirDeadline(t *testing.T) {
 	})
 }
 
-// C46 a, b.
+// A list larger than gRPC's own limit of 4 MiB comes whole, whichever call brings it.
 func TestLargeLists(t *testing.T) {
 	for _, streaming := range []bool{true, false} {
 		profile := simruntime.Containerd24

@@ -145,7 +145,7 @@ func TestWhatIsMissingStaysZero(t *testing.T) {
 	}
 }
 
-// Numbers outside the enums are kept: C43.
+// Numbers outside the enums are kept.
 func TestUnknownNumbersAreKept(t *testing.T) {
 	c := sampleContainer()
 	c.State = 7

@@ -15,7 +15,7 @@ import (
 	"github.com/plegd/plegd/internal/simruntime/simtest"
 )
 
-// C58: runtimes answer pings with GOAWAY. A proxy reads every frame that the
+// Runtimes answer pings with GOAWAY. A proxy reads every frame that the
 // client sends, while answers large enough for bandwidth estimation to kick in
 // come back.
 func TestClientSendsNoPings(t *testing.T) {
