@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -68,6 +69,7 @@ type Core struct {
 	asks      map[string]store.Ask   // the reinspection queue by id
 	out       map[ActionKey]struct{} // actions whose outcome has not come back
 	missing   map[string]missMark    // changes whose events are awaited
+	wanted    map[ActionKey]wish     // looks that readers wait for
 
 	horizon  store.Horizon
 	runtime  string // name as Version gave it
@@ -84,7 +86,7 @@ type Core struct {
 	prevList    timestamps.Tick  // sending of the one before
 	listWanted  timestamps.Tick  // a full list sent after this is wanted; 0 none
 	listFails   int              // failed full lists in a row
-	unreachable bool             // the last list failed because nothing answered
+	connected   bool             // a connection was made in this run
 
 	work      step   // of the present step, kept for its slices
 	owner     *owner // marks the entities that no clone shares
@@ -135,6 +137,7 @@ func NewCore(limits Limits, bootID string) *Core {
 		ents: map[string]*entity{}, members: map[string][]string{}, sandboxes: map[string][]string{},
 		tombs: map[string]*store.Record{}, revive: map[string]timestamps.Tick{},
 		asks: map[string]store.Ask{}, out: map[ActionKey]struct{}{}, missing: map[string]missMark{},
+		wanted: map[ActionKey]wish{},
 	}
 }
 
@@ -148,7 +151,7 @@ func (c *Core) Restore(s *store.Snapshot) {
 		c.index(&e.rec)
 	}
 	tombs := slices.Clone(s.Tombstones)
-	slices.SortFunc(tombs, func(a, b *store.Record) int { return compare(a.Removed, b.Removed) })
+	slices.SortFunc(tombs, func(a, b *store.Record) int { return cmp.Compare(a.Removed, b.Removed) })
 	for _, t := range tombs {
 		c.tombs[t.ID] = t
 		c.tombOrder = append(c.tombOrder, t.ID)
@@ -170,7 +173,7 @@ func (c *Core) Clone() *Core {
 	d.owner, d.work = new(owner), step{}
 	d.ents, d.members, d.sandboxes = maps.Clone(c.ents), maps.Clone(c.members), maps.Clone(c.sandboxes)
 	d.tombs, d.tombOrder, d.revive = maps.Clone(c.tombs), slices.Clone(c.tombOrder), maps.Clone(c.revive)
-	d.asks, d.out, d.missing = maps.Clone(c.asks), maps.Clone(c.out), maps.Clone(c.missing)
+	d.asks, d.out, d.missing, d.wanted = maps.Clone(c.asks), maps.Clone(c.out), maps.Clone(c.missing), maps.Clone(c.wanted)
 	return &d
 }
 
@@ -217,6 +220,15 @@ func (c *Core) Step(now Now, in Input) Output {
 		c.wantList(s, in.At.Tick)
 	case *RuntimeSeen:
 		c.runtime = in.Name
+	case *Connected:
+		if c.connected {
+			c.doubt(in.At.Mono)
+		}
+		c.connected = true
+	case *PeriodChanged:
+		if in.Base > 0 {
+			c.limits.BasePeriod = in.Base
+		}
 	case *Requested:
 		c.request(s, in)
 	case *TimePassed:
@@ -241,6 +253,9 @@ func (c *Core) finish(s *step) Output {
 		if e := c.ents[id]; e != nil && e.rec.State != store.StateRemoved {
 			c.settleEntity(s, e)
 		}
+	}
+	if s.out.Relist != nil {
+		s.out.Relist.Changed = len(s.out.Changes.Records) + len(s.gone)
 	}
 	c.finishRemovals(s)
 	c.evict(s)
@@ -338,13 +353,3 @@ func without(m map[string][]string, key, id string) {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-func compare[T timestamps.Tick | int64 | uint32 | store.State](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}

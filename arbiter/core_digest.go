@@ -17,7 +17,7 @@ func (c *Core) Digest() uint64 {
 	h := newDigest()
 	h.num(c.sum, uint64(c.horizon.Tick), uint64(c.horizon.Wall), uint64(c.stream), uint64(c.upSince), uint64(c.doubtful),
 		uint64(c.distrust), c.lists, uint64(c.lastList.Tick), uint64(c.lastList.Wall), uint64(c.prevList),
-		uint64(c.listWanted), uint64(c.listFails), flags(c.wasUp, c.unreachable))
+		uint64(c.listWanted), uint64(c.listFails), flags(c.wasUp, c.connected))
 	h.text(c.runtime)
 	var rest uint64
 	for _, a := range c.asks {
@@ -33,6 +33,12 @@ func (c *Core) Digest() uint64 {
 		d := newDigest()
 		d.num(2, uint64(m.kind), uint64(m.state), uint64(m.mono), m.list)
 		d.text(id)
+		rest += d.h
+	}
+	for k, w := range c.wanted {
+		d := newDigest()
+		d.num(4, uint64(k.Kind), uint64(w.after), uint64(w.fails))
+		d.text(k.ID, w.podKey)
 		rest += d.h
 	}
 	for id, tick := range c.revive {

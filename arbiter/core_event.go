@@ -113,7 +113,7 @@ func (c *Core) streamChanged(s *step, in *StreamChanged) {
 	s.at = in.At
 	if in.State == StreamUp {
 		if c.wasUp {
-			c.doubtful = max(c.doubtful, timestamps.AddClamped(in.At.Mono, doubtAfterReconnect))
+			c.doubt(in.At.Mono)
 		}
 		c.wasUp = true
 		c.upSince = in.At.Tick
@@ -123,7 +123,16 @@ func (c *Core) streamChanged(s *step, in *StreamChanged) {
 		s.out.Shrink = true
 		clear(c.missing) // what the old stream had left to tell can't be told from lost
 	}
+	if in.State == StreamDown && c.stream == StreamUp {
+		c.doubt(in.At.Mono) // the list that this leads to may be the first of a restarted runtime
+	}
 	c.stream = in.State
+}
+
+// doubt makes what lists and inspections lack weak for a while: the runtime
+// may have been restarted and be loading its containers one by one (O4).
+func (c *Core) doubt(mono int64) {
+	c.doubtful = max(c.doubtful, timestamps.AddClamped(mono, doubtAfterReconnect))
 }
 
 // clockStepped: the wall clock jumped, so no runtime time can be compared with

@@ -118,7 +118,7 @@ func (d *decoder) turn(r *rig) {
 	case 7:
 		r.step(&ListSeen{Scope: Scope{Sandbox: d.id()}, Sandboxes: d.items(), Containers: d.items(), SandboxCall: d.call(r), ContainerCall: d.call(r)})
 	case 8:
-		r.step(&ListFailed{Scope: Scope{Sandbox: d.id(), PodUID: d.id()}, At: r.stamp(), Unreachable: d.byte()%2 == 0})
+		r.step(&ListFailed{Scope: Scope{Sandbox: d.id(), PodUID: d.id()}, At: r.stamp()})
 	case 9, 10:
 		it := d.item()
 		r.step(&StatusSeen{ID: it.ID, Item: &it, Call: d.call(r)})

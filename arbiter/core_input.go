@@ -79,10 +79,9 @@ type ListSeen struct {
 // ListFailed is a list that was not completed. It says nothing about any
 // entity (a failed call is no witness).
 type ListFailed struct {
-	Scope       Scope
-	At          timestamps.Stamp
-	Err         string
-	Unreachable bool // the runtime could not be reached at all
+	Scope Scope
+	At    timestamps.Stamp
+	Err   string
 }
 
 // StatusSeen is the answer to a status call for one entity.
@@ -136,6 +135,16 @@ type StreamOverflow struct {
 	Lost int
 }
 
+// Connected says that a connection to the runtime was made, before any call
+// used it. From the second on, the runtime may be one that was just restarted.
+type Connected struct{ At timestamps.Stamp }
+
+// PeriodChanged says that the base relist period is another one from now on.
+type PeriodChanged struct {
+	At   timestamps.Stamp
+	Base int64 // ns
+}
+
 // RuntimeSeen is an answer to Version.
 type RuntimeSeen struct {
 	At      timestamps.Stamp
@@ -159,5 +168,7 @@ func (*StatusSeen) input()     {}
 func (*StreamChanged) input()  {}
 func (*StreamOverflow) input() {}
 func (*RuntimeSeen) input()    {}
+func (*Connected) input()      {}
+func (*PeriodChanged) input()  {}
 func (*Requested) input()      {}
 func (*TimePassed) input()     {}

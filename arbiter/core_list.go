@@ -15,25 +15,23 @@ func (c *Core) list(s *step, l *ListSeen) {
 	s.full = all
 	if all {
 		c.lists++
-		if c.unreachable { // it may have been restarted
-			c.doubtful = max(c.doubtful, timestamps.AddClamped(l.ContainerCall.Answered.Mono, doubtAfterReconnect))
+		if c.listFails > 0 { // it may have been restarted
+			c.doubt(l.ContainerCall.Answered.Mono)
 		}
-		c.unreachable, c.listFails = false, 0
+		c.listFails = 0
 	}
 	c.observeAll(s, l.Sandboxes, l.SandboxCall)
 	c.observeAll(s, l.Containers, l.ContainerCall)
-	changed := c.countChanged(s)
-
+	c.fulfil(s, l)
 	switch {
 	case all:
 		c.absentFromAll(s, l)
-		c.fullListDone(s, l, changed)
+		c.fullListDone(s, l)
 	case l.Scope.Sandbox != "":
 		c.absentFromSandbox(s, l)
 		s.out.Fresh = append(s.out.Fresh, Fresh{PodKey: l.Scope.Sandbox, Sent: l.SandboxCall.Sent.Tick})
 	default:
-		c.answerAll(s, l.Sandboxes, l.SandboxCall)
-		c.answerAll(s, l.Containers, l.ContainerCall)
+		c.absentFromPod(s, l)
 		s.out.Fresh = append(s.out.Fresh, Fresh{PodKey: l.Scope.PodUID, Sent: l.SandboxCall.Sent.Tick})
 	}
 }
@@ -59,17 +57,6 @@ func (c *Core) observeAll(s *step, items []Item, call Call) {
 			e.listed, e.bulk = c.lists, false
 		}
 	}
-}
-
-// countChanged returns how many entities this step has changed so far.
-func (c *Core) countChanged(s *step) int {
-	n := 0
-	for _, id := range s.touched {
-		if e := c.ents[id]; e != nil && !e.pub.SameContent(&e.rec) {
-			n++
-		}
-	}
-	return n
 }
 
 // answerAll settles what was asked about the listed entities as far as a list
@@ -138,12 +125,7 @@ func (c *Core) absentFromSandbox(s *step, l *ListSeen) {
 	c.answerAll(s, l.Sandboxes, l.SandboxCall)
 	c.answerAll(s, l.Containers, l.ContainerCall)
 	weak := l.ContainerCall.Answered.Mono < c.doubtful
-	listed := map[string]bool{}
-	for _, items := range [][]Item{l.Sandboxes, l.Containers} {
-		for i := range items {
-			listed[items[i].ID] = true
-		}
-	}
+	listed := listedIn(l)
 	for _, id := range append([]string{l.Scope.Sandbox}, c.members[l.Scope.Sandbox]...) {
 		if e := c.ents[id]; e == nil || listed[id] {
 			continue
@@ -152,6 +134,33 @@ func (c *Core) absentFromSandbox(s *step, l *ListSeen) {
 		c.missed(s, e, callFor(l, e.rec.Kind), weak)
 		c.answered(s, id, callFor(l, e.rec.Kind).Span(), false)
 	}
+}
+
+// absentFromPod asks about what a list by the pod's label lacks. It proves no
+// absence, since labels are the runtime's clients' own, but a reader waits for
+// what is true.
+func (c *Core) absentFromPod(s *step, l *ListSeen) {
+	c.answerAll(s, l.Sandboxes, l.SandboxCall)
+	c.answerAll(s, l.Containers, l.ContainerCall)
+	listed := listedIn(l)
+	for _, sandbox := range c.sandboxes[l.Scope.PodUID] {
+		for _, id := range append([]string{sandbox}, c.members[sandbox]...) {
+			if e := c.ents[id]; e != nil && !listed[id] && callFor(l, e.rec.Kind).Sent.Tick > e.rec.Known {
+				c.want(s, id, store.ReasonRemoval, callFor(l, e.rec.Kind).Answered.Tick)
+			}
+		}
+	}
+}
+
+// listedIn returns the ids that a list has.
+func listedIn(l *ListSeen) map[string]bool {
+	listed := map[string]bool{}
+	for _, items := range [][]Item{l.Sandboxes, l.Containers} {
+		for i := range items {
+			listed[items[i].ID] = true
+		}
+	}
+	return listed
 }
 
 func callFor(l *ListSeen, k store.Kind) Call {
@@ -163,7 +172,7 @@ func callFor(l *ListSeen, k store.Kind) Call {
 
 // fullListDone moves what depends on completed lists only: freshness, trust in
 // times, and the verdict for the adaptive period.
-func (c *Core) fullListDone(s *step, l *ListSeen, changed int) {
+func (c *Core) fullListDone(s *step, l *ListSeen) {
 	sent := l.SandboxCall.Sent
 	if sent.Tick > c.lastList.Tick {
 		c.prevList, c.lastList = c.lastList.Tick, sent
@@ -179,7 +188,7 @@ func (c *Core) fullListDone(s *step, l *ListSeen, changed int) {
 	s.out.Fresh = append(s.out.Fresh, Fresh{Sent: sent.Tick})
 	c.judgeMissing(s, l.ContainerCall.Answered.Mono)
 	s.out.Relist = &Relist{
-		Misses: len(s.out.Misses), Changed: changed + len(s.gone),
+		Misses: len(s.out.Misses),
 		Clean: c.stream == StreamUp && len(s.out.Misses) == 0 && c.distrust == 0,
 	}
 	if len(s.out.Misses) > 0 {
@@ -194,7 +203,6 @@ func (c *Core) listFailed(s *step, l *ListFailed) {
 	delete(c.out, l.Scope.action())
 	switch {
 	case l.Scope.All():
-		c.unreachable = c.unreachable || l.Unreachable
 		c.listFails++
 		if c.listWanted != 0 {
 			c.wantList(s, c.listWanted)
@@ -209,23 +217,13 @@ func (c *Core) listFailed(s *step, l *ListFailed) {
 			c.askFailed(s, id)
 		}
 	}
+	c.wishFailed(s, l.Scope.action())
 }
 
 // wantList asks for a full list sent after the tick.
 func (c *Core) wantList(s *step, after timestamps.Tick) {
 	c.listWanted = max(c.listWanted, after)
 	c.act(s, Action{Kind: ActList, Attempt: c.listFails})
-}
-
-// request: a reader wants a pod looked at. A pod without a UID is keyed by its
-// sandbox, and looking at that is looking at the pod.
-func (c *Core) request(s *step, in *Requested) {
-	s.at = in.At
-	act := Action{Kind: ActPod, ID: in.PodKey, PodKey: in.PodKey}
-	if e := c.ents[in.PodKey]; e != nil && e.rec.Kind == store.KindSandbox {
-		act.Kind = ActLook
-	}
-	c.act(s, act)
 }
 
 // act hands out an action unless its like is still outstanding.

@@ -215,13 +215,13 @@ func (c *Core) actionFor(s *step, a store.Ask) Action {
 		return act
 	}
 	act.PodKey = e.rec.PodKey()
-	if a.Why&store.ReasonRemoval != 0 && e.removalPending() {
+	if a.Why&store.ReasonRemoval != 0 {
 		if e.absentStands() && e.absent.weak {
 			act.NotBefore = timestamps.AddClamped(e.absent.mono, c.limits.BasePeriod)
 		}
 		switch {
 		case e.bulk:
-			act.Kind, act.ID, act.PodKey = ActList, "", ""
+			act.Kind, act.ID, act.PodKey, act.Attempt = ActList, "", "", c.listFails
 		case e.rec.Sandbox != "":
 			act.Kind, act.ID = ActLook, e.rec.Sandbox
 		}

@@ -19,6 +19,8 @@ import (
 //
 //	runtime NAME                      an answer to Version
 //	limits tombstones=N age=D         before anything else
+//	connect                           a connection to the runtime was made
+//	base D                            the base period is another one
 //	stream up|down|unsupported
 //	overflow                          events were thrown away
 //	event TYPE ID [ts=T] [nil]        TYPE: CREATED STARTED STOPPED DELETED or a number; below it the payload,
@@ -28,7 +30,7 @@ import (
 //	send list | half list | answer list
 //	                                  the same in parts: sent; sandboxes answered and containers sent; answered.
 //	                                  Likewise look, pod and status; `send list as=b` tells two apart
-//	fail list|look S|pod UID [unreachable]
+//	fail list|look S|pod UID
 //	request UID                       a reader wants a pod looked at
 //	wait D                            time passes; the core is woken if it asked for that
 //	clock-step D                      the wall clock is set
@@ -137,6 +139,14 @@ func (tr *transcript) run(d *datadriven.TestData) (string, error) {
 		return tr.print(tr.step(&StreamChanged{At: tr.stamp(), State: state})), nil
 	case "overflow":
 		return tr.print(tr.step(&StreamOverflow{At: tr.stamp(), Lost: 1})), nil
+	case "connect":
+		return tr.print(tr.step(&Connected{At: tr.stamp()})), nil
+	case "base":
+		n, err := span(w.at(0))
+		if err != nil {
+			return "", err
+		}
+		return tr.print(tr.step(&PeriodChanged{At: tr.stamp(), Base: n})), nil
 	case "request":
 		return tr.print(tr.step(&Requested{At: tr.stamp(), PodKey: w.at(0)})), nil
 	case "event":
@@ -159,7 +169,7 @@ func (tr *transcript) run(d *datadriven.TestData) (string, error) {
 	case "fail":
 		tr.sendCall(w)
 		delete(tr.open, tr.sent[callName(w)].Sent.Tick)
-		in := &ListFailed{Scope: scopeOf(w), At: tr.stamp(), Err: "failed", Unreachable: w.has("unreachable")}
+		in := &ListFailed{Scope: scopeOf(w), At: tr.stamp(), Err: "failed"}
 		return tr.print(tr.step(in)), nil
 	case "wait":
 		return tr.wait(w.at(0))

@@ -40,14 +40,19 @@ func (r *Relister) listDue(first bool, ended time.Duration, jitter float64) (due
 			due = ended + jittered(r.period.current, r.period.base, jitter)
 		}
 	}
-	for _, w := range r.wanted {
-		at := w.ready
+	want := func(at time.Duration) {
 		if !first {
 			at = max(at, ended+listGap)
 		}
 		if !ok || at < due {
 			due, ok = at, true
 		}
+	}
+	if len(r.waiters) > 0 {
+		want(0)
+	}
+	if r.asked != nil {
+		want(*r.asked)
 	}
 	return due, ok
 }
@@ -69,7 +74,8 @@ func (r *Relister) wait(ctx context.Context, note <-chan struct{}, due time.Dura
 
 // fullList makes one full list and answers all that waited for it.
 func (r *Relister) fullList(ctx context.Context) {
-	answers := r.takeWanted()
+	waiters, asked := r.takeWanted()
+	sent := r.cfg.Clock.Mono()
 	l, err := r.list(ctx, nil, nil)
 	if ctx.Err() != nil {
 		r.drop(l) // that it failed says nothing of the runtime
@@ -78,30 +84,25 @@ func (r *Relister) fullList(ctx context.Context) {
 	if cri.TooLarge(err) {
 		err = fmt.Errorf("list answer is too large: %w", err)
 	}
+	if err != nil && asked != nil && *asked > sent { // its time is still to come
+		r.mu.Lock()
+		r.askLocked(*asked)
+		r.mu.Unlock()
+	}
 	r.noteList(l, err)
 	r.submitList(arbiter.Scope{}, l, err)
-	for _, w := range answers {
-		if w.done != nil {
-			w.done <- err
-		}
+	for _, done := range waiters {
+		done <- err
 	}
 }
 
-// takeWanted takes the questions that a list sent now answers.
-func (r *Relister) takeWanted() (taken []*wantedList) {
-	now := r.cfg.Clock.Mono()
+// takeWanted takes the questions that a list sent now may answer.
+func (r *Relister) takeWanted() (waiters []chan error, asked *time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var rest []*wantedList
-	for _, w := range r.wanted {
-		if w.ready <= now {
-			taken = append(taken, w)
-		} else {
-			rest = append(rest, w)
-		}
-	}
-	r.wanted = rest
-	return taken
+	waiters, asked = r.waiters, r.asked
+	r.waiters, r.asked = nil, nil
+	return waiters, asked
 }
 
 // noteList keeps the status, tells the observer and logs where trouble starts
@@ -121,9 +122,12 @@ func (r *Relister) noteList(l listing, err error) {
 			s.FailingSince = l.ended
 		}
 		s.Err = err.Error()
+		r.tries++
 		r.period.shrink() // doubt: it is asked again at the base period
 	} else {
 		s.Succeeded, s.Failures, s.Err, s.FailingSince = l.ended, 0, "", timestamps.Stamp{}
+		s.Promised = r.period.current
+		r.tries = 0
 		r.recover = r.recover || failures > 0
 	}
 	r.mu.Unlock()
@@ -183,7 +187,7 @@ func (r *Relister) list(ctx context.Context, sf *runtimeapi.PodSandboxFilter, cf
 func (r *Relister) submitList(scope arbiter.Scope, l listing, err error) {
 	if err != nil {
 		r.drop(l)
-		r.cfg.Sink.Submit(&arbiter.ListFailed{Scope: scope, At: l.ended, Err: err.Error(), Unreachable: cri.Unreachable(err)})
+		r.cfg.Sink.Submit(&arbiter.ListFailed{Scope: scope, At: l.ended, Err: err.Error()})
 		return
 	}
 	r.cfg.Sink.Submit(&arbiter.ListSeen{
