@@ -175,6 +175,7 @@ func (g *Generator) compose() (err error) {
 // connected is called by the client for each connection it makes: who is there
 // may be another runtime, or another version, than before.
 func (g *Generator) connected() {
+	g.loop.Submit(&arbiter.Connected{At: g.loop.Calls().Answered(timestamps.FromUnknown)})
 	g.runtime.notice()
 	if g.watcher != nil {
 		g.watcher.Reprobe()
@@ -339,7 +340,11 @@ func (g *Generator) UpdatePeriods(base, longest time.Duration) error {
 	if err := cfg.validate(); err != nil {
 		return err
 	}
-	return g.relister.UpdatePeriods(base, longest)
+	if err := g.relister.UpdatePeriods(base, longest); err != nil {
+		return err
+	}
+	g.loop.Submit(&arbiter.PeriodChanged{At: g.loop.Calls().Answered(timestamps.FromUnknown), Base: int64(base)})
+	return nil
 }
 
 // OpenReport tells what opening the state found and did.

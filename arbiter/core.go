@@ -81,12 +81,12 @@ type Core struct {
 	doubtful int64           // monotonic ns until which absences are weak
 	distrust timestamps.Tick // runtime times are all old until a list sent after this completes; 0 trusted
 
-	lists       uint64           // completed full lists
-	lastList    timestamps.Stamp // sending of the last completed full list; Wall moves with clock steps
-	prevList    timestamps.Tick  // sending of the one before
-	listWanted  timestamps.Tick  // a full list sent after this is wanted; 0 none
-	listFails   int              // failed full lists in a row
-	connected   bool             // a connection was made in this run
+	lists      uint64           // completed full lists
+	lastList   timestamps.Stamp // sending of the last completed full list; Wall moves with clock steps
+	prevList   timestamps.Tick  // sending of the one before
+	listWanted timestamps.Tick  // a full list sent after this is wanted; 0 none
+	listFails  int              // failed full lists in a row
+	connected  bool             // a connection was made in this run
 
 	work      step   // of the present step, kept for its slices
 	owner     *owner // marks the entities that no clone shares

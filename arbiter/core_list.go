@@ -189,7 +189,7 @@ func (c *Core) fullListDone(s *step, l *ListSeen) {
 	c.judgeMissing(s, l.ContainerCall.Answered.Mono)
 	s.out.Relist = &Relist{
 		Misses: len(s.out.Misses),
-		Clean: c.stream == StreamUp && len(s.out.Misses) == 0 && c.distrust == 0,
+		Clean:  c.stream == StreamUp && len(s.out.Misses) == 0 && c.distrust == 0,
 	}
 	if len(s.out.Misses) > 0 {
 		s.out.Shrink = true

@@ -72,7 +72,7 @@ type view struct {
 	freshAll timestamps.Tick
 	fresh    map[string]timestamps.Tick // pod key → newest look
 	position timestamps.Position
-	changed  chan struct{} // closed and replaced when freshness moves
+	changed  chan struct{} // closed and replaced when freshness or a question moves
 	ended    bool
 }
 
@@ -125,6 +125,10 @@ func (v *view) apply(p *part, at timestamps.Position) {
 		}
 	}
 	v.refresh(p.effects.fresh)
+	if len(p.effects.fresh)+len(p.batch.Asks)+len(p.batch.Answered)+len(p.batch.Gone) > 0 {
+		close(v.changed)
+		v.changed = make(chan struct{})
+	}
 }
 
 func (v *view) refresh(fresh map[string]timestamps.Tick) {
@@ -142,8 +146,6 @@ func (v *view) refresh(fresh map[string]timestamps.Tick) {
 		}
 	}
 	v.forgetLooks()
-	close(v.changed)
-	v.changed = make(chan struct{})
 }
 
 // maxLooks is how many looks at single pods are remembered between two full
@@ -198,6 +200,22 @@ func (v *view) close() {
 		v.ended = true
 		close(v.changed)
 	}
+}
+
+// decisive are the questions whose answer may change what a pod is told to be.
+const decisive = store.ReasonDetails | store.ReasonConfirm | store.ReasonRegress | store.ReasonRemoval | store.ReasonContradict
+
+// settled reports whether no answer about the pod is still to come that a list
+// or a look has made necessary: what it lacked may be removed, what it showed
+// exited may have a code. A question whose call has failed is not waited for;
+// the error stands beside the status. The caller holds the lock.
+func (v *view) settled(key string) bool {
+	for id := range v.pods[key] {
+		if a := v.asks[id]; a != nil && a.Why&decisive != 0 && a.Fails == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // pod composes one pod; the caller holds the lock.
@@ -263,7 +281,8 @@ func (l *Loop) Asks() []store.Ask {
 }
 
 // PodNewer returns what is known of a pod by a call that was sent after this
-// one began, and has the pod looked at for that. It waits until ctx ends. The
+// one began, and has the pod looked at for that. What that look lacks or shows
+// changed is found out before it returns. It waits until ctx ends. The
 // error is ErrNoPod when the pod is not there by then, ctx's own, or
 // ErrStopped. There is no wall time in the comparison (rule T1).
 func (l *Loop) PodNewer(ctx context.Context, key string) (Pod, error) {
@@ -273,11 +292,12 @@ func (l *Loop) PodNewer(ctx context.Context, key string) (Pod, error) {
 		l.view.mu.RLock()
 		changed, ended := l.view.changed, l.view.ended
 		p, ok := l.view.pod(key)
+		fresh := p.Fresh > at.Tick && l.view.settled(key)
 		l.view.mu.RUnlock()
 		switch {
-		case p.Fresh > at.Tick && ok:
+		case fresh && ok:
 			return p, nil
-		case p.Fresh > at.Tick:
+		case fresh:
 			return Pod{}, fmt.Errorf("pod %.80q: %w", key, ErrNoPod)
 		case ended:
 			return Pod{}, ErrStopped
