@@ -69,8 +69,12 @@ func setAside(path string, cfg BoltConfig) (aside string, err error) {
 	base := prefix + cfg.Now().UTC().Format("20060102T150405Z")
 	aside = base
 	for n := 2; ; n++ {
-		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Lstat(aside)
+		if errors.Is(err, fs.ErrNotExist) {
 			break
+		}
+		if err != nil { // of the directory or the disk, so every name would fail
+			return "", fmt.Errorf("state file %s: set aside: %w", path, classify(err, ErrUnwritable))
 		}
 		aside = fmt.Sprintf("%s-%d", base, n)
 	}
