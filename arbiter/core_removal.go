@@ -65,7 +65,7 @@ func (c *Core) remove(s *step, e *entity) {
 		return
 	}
 	e.rec.State = store.StateRemoved
-	e.rec.Removed, e.rec.RemovedAt, e.rec.RemovedWall = s.now.Stamp.Tick, s.now.Running, s.now.Stamp.Wall
+	e.rec.Removed, e.rec.RemovedAt = s.now.Stamp.Tick, s.now.Running
 	s.gone = append(s.gone, e.rec.ID)
 	if s.source != timestamps.FromStream {
 		c.markMissing(s, e)

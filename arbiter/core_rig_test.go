@@ -391,3 +391,8 @@ func (r *rig) snapshot() *store.Snapshot {
 	}
 	return s
 }
+
+// changesNothing reports whether a batch holds nothing but meta.
+func changesNothing(b *store.Batch) bool {
+	return len(b.Records)+len(b.Gone)+len(b.Tombstones)+len(b.Forgotten)+len(b.Asks)+len(b.Answered)+len(b.Events) == 0
+}

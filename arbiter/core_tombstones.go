@@ -39,7 +39,7 @@ func (c *Core) reviveEntity(s *step, t *store.Record, it *Item, o observation) *
 	c.dropTombstone(s, t.ID)
 	c.tombOrder = slices.DeleteFunc(slices.Clone(c.tombOrder), func(id string) bool { return id == t.ID })
 	e := &entity{rec: *t}
-	e.rec.Removed, e.rec.RemovedAt, e.rec.RemovedWall = 0, 0, 0
+	e.rec.Removed, e.rec.RemovedAt = 0, 0
 	shown := rung(it.Kind, it.State)
 	if shown == store.StateNone {
 		shown = store.StateCreated

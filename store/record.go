@@ -154,10 +154,9 @@ type Record struct {
 	Evidence Evidences `cbor:"23,keyasint,omitzero"`
 	Rest     string    `cbor:"24,keyasint,omitempty"` // the CRI status as deterministic protobuf without the fields above that have a group of their own
 
-	LoweredAt   int64  `cbor:"25,keyasint,omitempty"` // the agent's running time at the last confirmed return, ns; rate limit
-	Shown       uint8  `cbor:"26,keyasint,omitempty"` // bit 1<<State: an observation showed this very state in this incarnation
-	GaveUp      Reason `cbor:"27,keyasint,omitempty"` // reasons that were asked about often enough without being settled
-	RemovedWall int64  `cbor:"28,keyasint,omitempty"` // of a tombstone: the agent's wall clock, ns
+	LoweredAt int64  `cbor:"25,keyasint,omitempty"` // the agent's running time at the last confirmed return, ns; rate limit
+	Shown     uint8  `cbor:"26,keyasint,omitempty"` // bit 1<<State: an observation showed this very state in this incarnation
+	GaveUp    Reason `cbor:"27,keyasint,omitempty"` // reasons that were asked about often enough without being settled
 }
 
 // PodKey returns the key under which the entity's pod is kept: its UID, the
@@ -189,5 +188,5 @@ func (r *Record) SameContent(o *Record) bool {
 		r.HostNetwork == o.HostNetwork && r.Started == o.Started && r.Provisional == o.Provisional && r.Quiet == o.Quiet &&
 		r.ToldUnknown == o.ToldUnknown && r.ExitSeen == o.ExitSeen && r.FirstSeen == o.FirstSeen &&
 		r.Removed == o.Removed && r.RemovedAt == o.RemovedAt && r.LoweredAt == o.LoweredAt && r.Shown == o.Shown && r.GaveUp == o.GaveUp &&
-		r.RemovedWall == o.RemovedWall && r.Rest == o.Rest
+		r.Rest == o.Rest
 }

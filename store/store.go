@@ -35,11 +35,6 @@ type Key struct {
 	ID   string
 }
 
-// Empty reports whether the batch changes anything but meta.
-func (b *Batch) Empty() bool {
-	return len(b.Records)+len(b.Gone)+len(b.Tombstones)+len(b.Forgotten)+len(b.Asks)+len(b.Answered)+len(b.Events) == 0
-}
-
 // Journal describes the stored part of the journal.
 type Journal struct {
 	Epoch       timestamps.Epoch
