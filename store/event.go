@@ -90,3 +90,12 @@ type Event struct {
 	To          uint64                `cbor:"18,keyasint,omitempty"` // SequenceSkipped: last number that holds nothing
 	Running     int64                 `cbor:"19,keyasint"`           // the agent's running time, ns, by which retention counts
 }
+
+// EntityID returns the id of the container or else the sandbox that the event
+// is about, "" where it is about neither.
+func (e *Event) EntityID() string {
+	if e.Container.ID != "" {
+		return e.Container.ID
+	}
+	return e.SandboxID
+}

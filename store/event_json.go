@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"time"
+
+	"github.com/plegd/plegd/timestamps"
 )
 
 // jsonEvent is the wire form of an Event. What doesn't apply to an event's
-// type is absent; "occurred_at" is null where the runtime never said when, and
+// type is absent, as the source is where nothing was observed; "occurred_at" is null where the runtime never said when, and
 // "exit_code" is null on a death whose code is unknown and absent elsewhere.
 type jsonEvent struct {
 	Epoch       string         `json:"epoch"`
@@ -21,7 +23,7 @@ type jsonEvent struct {
 	Reason      string         `json:"reason,omitempty"`
 	OccurredAt  *string        `json:"occurred_at"`
 	ObservedAt  string         `json:"observed_at"`
-	Source      string         `json:"source"`
+	Source      string         `json:"source,omitempty"`
 	Inferred    bool           `json:"inferred"`
 	Volatile    bool           `json:"volatile"`
 	BootID      string         `json:"boot_id"`
@@ -66,14 +68,18 @@ func (e jsonExit) MarshalJSON() ([]byte, error) {
 func FormatTime(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 
 // MarshalJSON writes the event as one line of JSON. It is the only encoder of
-// events; every output uses it. Bytes that aren't UTF-8 become U+FFFD; the
+// events; every output takes its bytes as they are, since json.Marshal would
+// write <, > and & in them another way. Bytes that aren't UTF-8 become U+FFFD; the
 // agent's running time is left out.
 func (e Event) MarshalJSON() ([]byte, error) {
 	j := jsonEvent{
 		Epoch: e.Position.Epoch.String(), Seq: e.Position.Seq, Type: e.Type, Incarnation: e.Incarnation,
 		SandboxID: e.SandboxID, Reason: e.Reason, Change: e.Change, Changed: e.Changed, From: e.From, To: e.To,
-		ObservedAt: FormatTime(e.ObservedAt), Source: e.Source.String(), Inferred: e.Inferred,
+		ObservedAt: FormatTime(e.ObservedAt), Inferred: e.Inferred,
 		Volatile: e.Volatile, BootID: e.BootID,
+	}
+	if e.Source != timestamps.FromUnknown {
+		j.Source = e.Source.String()
 	}
 	if e.Type != SequenceSkipped {
 		j.Pod = &jsonPod{e.Pod.UID, e.Pod.Namespace, e.Pod.Name, e.Pod.IP, e.Pod.Labels}

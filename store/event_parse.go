@@ -83,7 +83,8 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// parseSource reads the word that Provenance.String writes.
+// parseSource reads the word that Provenance.String writes; "" and words that
+// this version doesn't know are no source.
 func parseSource(s string) timestamps.Provenance {
 	for _, p := range []timestamps.Provenance{timestamps.FromStream, timestamps.FromRelist, timestamps.FromInspect} {
 		if p.String() == s {

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -48,7 +47,7 @@ func newPrinter(out io.Writer, form string) *printer {
 }
 
 func formatJSON(ev *pleg.Event) ([]byte, error) {
-	b, err := json.Marshal(ev)
+	b, err := ev.MarshalJSON() // json.Marshal would escape it once more
 	return append(b, '\n'), err
 }
 

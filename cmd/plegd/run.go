@@ -122,6 +122,9 @@ func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) erro
 			return err
 		}
 	}
+	if o.since != nil && o.output == outputNone {
+		return usagef("--since %s: nothing is replayed with --output %s; leave one of them out", *o.since, outputNone)
+	}
 	if o.stateDir == "" {
 		return usagef("--state-dir \"\": must be a directory")
 	}

@@ -214,6 +214,22 @@ func TestLogWriterGivesUp(t *testing.T) {
 	<-l.done
 }
 
+// The bytes on stdout are those of the one encoder of events.
+func TestFormatJSONIsTheEncodersOwn(t *testing.T) {
+	ev := &store.Event{
+		Position: pleg.Position{Epoch: [8]byte{1}, Seq: 1}, Type: store.ContainerDied, Reason: "a<b && c>d",
+		Container: store.EventContainer{ID: "c"},
+	}
+	want, err := ev.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := formatJSON(ev)
+	if err != nil || string(got) != string(want)+"\n" || !strings.Contains(string(got), `"reason":"a<b && c>d"`) {
+		t.Errorf("%v\n got %s\nwant %s", err, got, want)
+	}
+}
+
 // Text is for people: one line, whatever a pod is called.
 func TestFormatText(t *testing.T) {
 	epoch := [8]byte{0x9f, 1, 2, 3, 4, 5, 6, 7}

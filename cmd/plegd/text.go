@@ -57,10 +57,7 @@ func textDetails(ev *pleg.Event) []string {
 	add(ev.Type == store.SandboxReady && ev.Pod.IP != "", "ip", ev.Pod.IP)
 	add(ev.Type == store.SequenceSkipped, "from", ev.From)
 	add(ev.Type == store.SequenceSkipped, "to", ev.To)
-	id := ev.Container.ID
-	if id == "" {
-		id = ev.SandboxID
-	}
+	id := ev.EntityID()
 	add(id != "", "id", id[:min(len(id), shortID)])
 	add(ev.Incarnation > 1, "incarnation", ev.Incarnation)
 	add(ev.Type != store.SequenceSkipped, "source", ev.Source)

@@ -60,6 +60,7 @@ func TestBadUsage(t *testing.T) {
 		{"run --socket " + long, []string{"--socket", "108 bytes", "107"}},
 		{"run --since 42", []string{"--since", `"42"`, "EPOCH/SEQ"}},
 		{"run --since xyz/42", []string{"--since", "EPOCH/SEQ"}},
+		{"run --output none --since 9f010203040506ab/42", []string{"--since 9f010203040506ab/42", "--output none"}},
 		{"simulate", []string{"--socket", "required"}},
 		{"simulate --socket " + long, []string{"--socket", "107"}},
 		{"simulate --socket /x --drop 2", []string{"--drop", `"2"`, "0 to 1"}},
