@@ -53,7 +53,7 @@ var damages = map[string]func(data []byte) []byte{
 	},
 }
 
-func TestC52DamagedFileIsSetAsideAndAFreshOneStarted(t *testing.T) {
+func TestDamagedFileIsSetAsideAndAFreshOneStarted(t *testing.T) {
 	now := time.Date(2026, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestC52DamagedFileIsSetAsideAndAFreshOneStarted(t *testing.T) {
 	}
 }
 
-func TestC52EmptiedFileCountsAsNew(t *testing.T) {
+func TestEmptiedFileCountsAsNew(t *testing.T) {
 	dir := t.TempDir()
 	filled(t, dir, 5)
 	path := filepath.Join(dir, store.FileName)
@@ -105,7 +105,7 @@ func TestC52EmptiedFileCountsAsNew(t *testing.T) {
 	mustMention(t, report.Reason, store.ErrDamaged, path, "empty")
 }
 
-func TestC52SoundFileOfAnotherProgramIsSetAside(t *testing.T) {
+func TestSoundFileOfAnotherProgramIsSetAside(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestC52SoundFileOfAnotherProgramIsSetAside(t *testing.T) {
 	mustMention(t, report.Reason, store.ErrDamaged, "not a state of plegd")
 }
 
-func TestC52DamagedMetaCondemnsTheFile(t *testing.T) {
+func TestDamagedMetaCondemnsTheFile(t *testing.T) {
 	for _, key := range []string{"meta", "schema"} {
 		for name, value := range map[string][]byte{"garbage": []byte("garbage"), "empty": {}} {
 			dir := t.TempDir()
@@ -139,7 +139,7 @@ func TestC52DamagedMetaCondemnsTheFile(t *testing.T) {
 }
 
 // Only what is damaged is lost, and only once: the next commit clears it away.
-func TestC52SingleDamagedValuesAreDropped(t *testing.T) {
+func TestSingleDamagedValuesAreDropped(t *testing.T) {
 	dir := t.TempDir()
 	filled(t, dir, 20)
 	seq := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
@@ -247,7 +247,7 @@ func TestCheckHook(t *testing.T) {
 
 // Whatever bytes change, opening ends, and what it lets through can be used:
 // no panic, no fault, no endless walk, no value misread.
-func TestC52RandomDamageNeverGetsThrough(t *testing.T) {
+func TestRandomDamageNeverGetsThrough(t *testing.T) {
 	dir := memoryDir(t)
 	filled(t, dir, 30)
 	path := filepath.Join(dir, store.FileName)
@@ -373,7 +373,7 @@ func useDamaged(t *testing.T, dir string, round int) string {
 
 // Damage that appears during the run ends the use of the file with an error,
 // for readers too, and neither the process nor a Close hangs on it.
-func TestC52DamageDuringTheRun(t *testing.T) {
+func TestDamageDuringTheRun(t *testing.T) {
 	for name, damage := range map[string]func(path string) error{
 		"cut short": func(path string) error { return os.Truncate(path, 2*4096) }, // reading beyond is a fault
 		"noise": func(path string) error {

@@ -142,7 +142,7 @@ func fillDisk(t *testing.T, dir string) (free func()) {
 	}
 }
 
-func TestC54DiskFullInTheMiddleOfTheRun(t *testing.T) {
+func TestDiskFullInTheMiddleOfTheRun(t *testing.T) {
 	disk := mountTmpfs(t, "4m")
 	dir := filepath.Join(disk, "state")
 	b, _ := openBolt(t, config(dir))
@@ -177,7 +177,7 @@ func TestC54DiskFullInTheMiddleOfTheRun(t *testing.T) {
 
 // A start on a full disk reads what is there; it can't make a new file, says
 // so, and leaves a damaged one where it is.
-func TestC54DiskFullAtTheStart(t *testing.T) {
+func TestDiskFullAtTheStart(t *testing.T) {
 	disk := mountTmpfs(t, "4m")
 	old, fresh := filepath.Join(disk, "old"), filepath.Join(disk, "fresh")
 	filled(t, old, 5)
