@@ -200,3 +200,14 @@ func openError(path string, err error) error {
 	}
 	return fmt.Errorf("state file %s: %w", path, err)
 }
+
+// ReadRuntime returns which runtime a state file, or the one in a state
+// directory, describes. It reads the file as [OpenBoltReadOnly] does and fails
+// as that does.
+func ReadRuntime(path string) (RuntimeID, error) {
+	b, err := OpenBoltReadOnly(path)
+	if err != nil {
+		return RuntimeID{}, err
+	}
+	return b.runtime, b.Close()
+}

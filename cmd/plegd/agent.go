@@ -54,8 +54,8 @@ func newRegistry() *prometheus.Registry {
 
 // run runs until ctx ends or the reader of stdout goes away.
 //
-// With an endpoint the state comes first: that it is locked says more than
-// that an address is in use. Without one there is no telling which runtime the
+// With an endpoint, named or known from the state, the state comes first: that
+// it is locked says more than that an address is in use. Without one there is no telling which runtime the
 // state must be of, so health is served while one is looked for.
 func (a *agent) run(ctx context.Context) error {
 	defer a.lines.close()
@@ -64,6 +64,13 @@ func (a *agent) run(ctx context.Context) error {
 	defer a.stop()
 	ended := watchdog(ctx, a.log)
 	defer ended()
+	if a.o.endpoint == "" {
+		known, err := knownEndpoint(a.o.stateDir, a.log)
+		if err != nil {
+			return err
+		}
+		a.o.endpoint = known
+	}
 	if a.o.endpoint != "" {
 		if err := a.open(a.o.endpoint); err != nil {
 			return err

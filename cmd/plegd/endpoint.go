@@ -3,33 +3,23 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/plegd/plegd/internal/cri"
-	"github.com/plegd/plegd/internal/sysclock"
+	"github.com/plegd/plegd/internal/runtimes"
+	"github.com/plegd/plegd/store"
 )
 
-// usualSockets are where runtimes listen if nobody configured them otherwise,
-// in the order in which they are tried.
-var usualSockets = []string{
-	"/run/containerd/containerd.sock",
-	"/run/crio/crio.sock",
-	"/var/run/cri-dockerd.sock",
-	"/run/k3s/containerd/containerd.sock",
-}
+// usualSockets is where a runtime is looked for that nobody named. Only tests
+// replace it.
+var usualSockets = runtimes.Usual()
 
-const (
-	// probeTimeout is enough for a runtime on a busy machine.
-	probeTimeout = 2 * time.Second
-	// roundFirst and roundMost space the rounds while no runtime answers.
-	roundFirst, roundMost = time.Second, 15 * time.Second
-)
+// roundFirst and roundMost space the rounds while no runtime answers.
+const roundFirst, roundMost = time.Second, 15 * time.Second
 
 // finder looks for the runtime of a node where nobody named it.
 type finder struct {
@@ -49,7 +39,7 @@ func (f finder) find(ctx context.Context) (endpoint string, err error) {
 	for {
 		var why []string
 		for _, socket := range f.sockets {
-			v, err := probe(ctx, socket)
+			v, err := runtimes.Probe(ctx, socket)
 			if err == nil {
 				f.log.Info("found a runtime", "endpoint", socket, "runtime", v.Name, "version", v.Version)
 				return socket, nil
@@ -69,22 +59,23 @@ func (f finder) find(ctx context.Context) (endpoint string, err error) {
 	}
 }
 
-// probe asks who listens on a socket. The error is short: it goes into a list.
-func probe(ctx context.Context, socket string) (cri.RuntimeVersion, error) {
-	if _, err := os.Stat(socket); errors.Is(err, os.ErrNotExist) {
-		return cri.RuntimeVersion{}, errors.New("not there")
-	}
-	client, err := cri.Dial(cri.Config{Endpoint: socket, RPCTimeout: probeTimeout, Clock: sysclock.New()})
-	if err != nil {
-		return cri.RuntimeVersion{}, err
-	}
-	defer client.Close()
-	v, err := client.Version(ctx)
+// knownEndpoint returns the endpoint of the runtime that the state describes,
+// "" where there is no state or it can't be told. That runtime is waited for
+// like one that was named: at a boot another one on the node may answer first,
+// and for that one the state would be refused.
+func knownEndpoint(stateDir string, log *slog.Logger) (string, error) {
+	id, err := store.ReadRuntime(stateDir)
 	switch {
-	case cri.Unimplemented(err):
-		return v, errors.New("answers, but serves no CRI (is the CRI plugin disabled?)")
-	case cri.TimedOut(err):
-		return v, fmt.Errorf("no answer within %v", probeTimeout)
+	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrNewerSchema):
+		return "", err // whichever runtime it is, there is no opening it
+	case err != nil:
+		// None, or one that opening it will say more about.
+		log.Debug("the state names no runtime", "error", err)
+		return "", nil
 	}
-	return v, err
+	if _, err := cri.ParseEndpoint(id.Endpoint); err != nil {
+		return "", nil //nolint:nilerr // nobody has named a runtime yet
+	}
+	log.Info("going on with the runtime that the state describes", "endpoint", id.Endpoint)
+	return id.Endpoint, nil
 }

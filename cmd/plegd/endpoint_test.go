@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
 )
@@ -46,8 +48,8 @@ func TestFind(t *testing.T) {
 	absent, stale, mute, frozen := sockets(t)
 	_, good := simtest.Start(t, simruntime.Config{})
 	_, better := simtest.Start(t, simruntime.Config{})
-	log := &syncBuffer{}
-	f := finder{[]string{absent, stale, mute, frozen, good, better}, slog.New(slog.NewTextHandler(log, nil)), func(string) {}}
+	log := &logtest.Buffer{}
+	f := finder{[]string{absent, stale, mute, frozen, good, better}, log.Logger(), func(string) {}}
 	got, err := f.find(t.Context())
 	if err != nil || got != good {
 		t.Errorf("found %q, %v; want %q", got, err, good)
@@ -62,8 +64,8 @@ func TestFindInRounds(t *testing.T) {
 	t.Parallel()
 	absent, stale, mute, frozen := sockets(t)
 	why := make(chan string, 10)
-	log := &syncBuffer{}
-	f := finder{[]string{absent, stale, mute, frozen}, slog.New(slog.NewTextHandler(log, nil)), func(s string) { why <- s }}
+	log := &logtest.Buffer{}
+	f := finder{[]string{absent, stale, mute, frozen}, log.Logger(), func(s string) { why <- s }}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	type result struct {
@@ -93,14 +95,18 @@ func TestFindInRounds(t *testing.T) {
 	}
 }
 
+// The wait between two rounds ends with the context: there is no other round.
 func TestFindEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	f := finder{[]string{"/nonexistent/x.sock"}, slog.New(slog.DiscardHandler), func(string) { cancel() }}
-	begin := time.Now()
-	if got, err := f.find(ctx); err == nil {
-		t.Errorf("found %q", got)
-	}
-	if took := time.Since(begin); took > roundFirst/2 {
-		t.Errorf("took %v", took)
-	}
+	rounds := 0
+	f := finder{[]string{"/nonexistent/x.sock"}, slog.New(slog.DiscardHandler), func(string) { rounds++; cancel() }}
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		if got, err := f.find(ctx); err == nil || rounds != 1 {
+			t.Errorf("found %q in %d rounds", got, rounds)
+		}
+		if took := time.Since(begin); took != 0 { // in virtual time: it has not slept
+			t.Errorf("slept for %v", took)
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -12,19 +11,27 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/plegd/plegd/internal/logtest"
 )
 
 // childEnv makes this test binary be plegd. So what the tests drive as child
 // processes is the real main, under the race detector if the tests are.
 const childEnv = "PLEGD_TEST_CHILD"
 
+// socketsEnv names the usual sockets of a child, separated by colons: a test
+// must not depend on which runtimes the machine has.
+const socketsEnv = "PLEGD_TEST_SOCKETS"
+
 func TestMain(m *testing.M) {
+	if list := os.Getenv(socketsEnv); list != "" {
+		usualSockets = strings.Split(list, ":")
+	}
 	switch os.Getenv(childEnv) {
 	case "plegd":
 		main()
@@ -48,9 +55,9 @@ const (
 type child struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	out    *os.File      // its stdout, to be read or not
-	stderr *syncBuffer   // complete once ended is closed
-	ended  chan struct{} // closed when it has ended
+	out    *os.File        // its stdout, to be read or not
+	stderr *logtest.Buffer // complete once ended is closed
+	ended  chan struct{}   // closed when it has ended
 }
 
 // childConfig is how to start one.
@@ -68,7 +75,7 @@ func start(t *testing.T, args ...string) *child {
 
 func startAs(t *testing.T, cfg childConfig, args ...string) *child {
 	t.Helper()
-	c := &child{t: t, stderr: &syncBuffer{}, ended: make(chan struct{})}
+	c := &child{t: t, stderr: &logtest.Buffer{}, ended: make(chan struct{})}
 	c.cmd = exec.Command(os.Args[0], args...)
 	if cfg.mode == "" {
 		cfg.mode = "plegd"
@@ -226,22 +233,4 @@ func eventually(t *testing.T, what string, done func() bool) {
 			t.Fatalf("after %v it is still not so that %s", patience, what)
 		}
 	}
-}
-
-// syncBuffer is written by a copier and read by the test.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -17,6 +17,7 @@ import (
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/generic"
 	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/unixsock"
 	"github.com/plegd/plegd/store"
 )
 
@@ -28,8 +29,6 @@ const (
 	defaultStateDir = "/var/lib/plegd"
 	defaultListen   = "127.0.0.1:10359"
 	defaultSocket   = "/run/plegd/plegd.sock"
-	// maxSocketPath is what fits into a unix socket's address on Linux.
-	maxSocketPath = 107
 )
 
 // runOptions are the flags of `plegd run`. The defaults that depend on others
@@ -204,8 +203,8 @@ func checkListen(address string) error {
 
 // checkSocketPath says what is wrong with the path of a socket to serve on.
 func checkSocketPath(flag, path string) error {
-	if len(path) > maxSocketPath {
-		return usagef("--%s %.200q: the path has %d bytes, a unix socket's may have %d", flag, path, len(path), maxSocketPath)
+	if len(path) > unixsock.MaxPath {
+		return usagef("--%s %.200q: the path has %d bytes, a unix socket's may have %d", flag, path, len(path), unixsock.MaxPath)
 	}
 	return nil
 }

@@ -14,13 +14,14 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/internal/unixsock"
 	"github.com/plegd/plegd/store"
 )
 
 // Every mistake on the command line gives one line that names what was given
 // and what is allowed, and code 2.
 func TestBadUsage(t *testing.T) {
-	long := "/" + strings.Repeat("x", maxSocketPath)
+	long := "/" + strings.Repeat("x", unixsock.MaxPath)
 	for _, tc := range []struct {
 		args string
 		want []string // parts of the line

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/plegd/plegd/internal/unixsock"
 )
 
 // ErrEndpoint is wrapped by every error about a malformed endpoint.
 var ErrEndpoint = errors.New("malformed runtime endpoint")
-
-// maxSocketPath is the longest path that fits into the kernel's sockaddr_un
-// with its terminating zero byte.
-const maxSocketPath = 107
 
 // ParseEndpoint returns the path of the socket that an endpoint names. Allowed
 // are unix:///path and a bare absolute path. The error wraps [ErrEndpoint] and
@@ -46,8 +44,8 @@ func ParseEndpoint(endpoint string) (path string, err error) {
 	switch {
 	case path == "/":
 		return fail("it names no socket")
-	case len(path) > maxSocketPath:
-		return fail(fmt.Sprintf("the path has %d bytes and a socket's may have %d", len(path), maxSocketPath))
+	case len(path) > unixsock.MaxPath:
+		return fail(fmt.Sprintf("the path has %d bytes and a socket's may have %d", len(path), unixsock.MaxPath))
 	}
 	return path, nil
 }

@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/plegd/plegd/internal/sysclock"
+	"github.com/plegd/plegd/internal/unixsock"
 )
 
 func TestEndpoints(t *testing.T) {
-	long := "/" + strings.Repeat("x", maxSocketPath)
+	long := "/" + strings.Repeat("x", unixsock.MaxPath)
 	for _, tc := range []struct {
 		endpoint, path, fails string
 	}{
@@ -18,7 +19,7 @@ func TestEndpoints(t *testing.T) {
 		{endpoint: "/run//k3s/../crio/crio.sock", path: "/run/crio/crio.sock"},
 		{endpoint: "unix:/run/crio/crio.sock", path: "/run/crio/crio.sock"},
 		{endpoint: "unix:///with space/ü?#%2f.sock", path: "/with space/ü?#%2f.sock"},
-		{endpoint: long[:maxSocketPath], path: long[:maxSocketPath]},
+		{endpoint: long[:unixsock.MaxPath], path: long[:unixsock.MaxPath]},
 
 		{endpoint: "", fails: "it is empty"},
 		{endpoint: "tcp://127.0.0.1:1234", fails: "local sockets only"},

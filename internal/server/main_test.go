@@ -1,11 +1,9 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,7 +53,7 @@ type served struct {
 	source *fakeSource
 	socket string
 	tcp    string
-	log    *syncBuffer
+	log    *logtest.Buffer
 	stop   func() // ends it and checks that this was in time and without an error
 
 	mu     sync.Mutex
@@ -66,14 +65,14 @@ func serve(t *testing.T, edit func(*Config)) *served {
 	t.Helper()
 	s := &served{
 		source: &fakeSource{pods: []pleg.Pod{{Key: "u1", UID: "u1", Namespace: "default", Name: "web", Labels: map[string]string{"a": "<b>"}}}},
-		socket: filepath.Join(t.TempDir(), "run", "plegd.sock"), log: &syncBuffer{},
+		socket: filepath.Join(t.TempDir(), "run", "plegd.sock"), log: &logtest.Buffer{},
 		health: pleg.Health{Ready: true, Live: true, Checks: []pleg.Check{{Name: pleg.CheckArbiter, OK: true}, {Name: pleg.CheckRelist, OK: true, Reason: "last 1s ago"}}},
 	}
 	cfg := Config{
 		Listen: "127.0.0.1:0", Socket: s.socket, Source: s.source.get,
 		Health:  func() pleg.Health { s.mu.Lock(); defer s.mu.Unlock(); return s.health },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "plegd_up 1\n") }),
-		Logger:  slog.New(slog.NewTextHandler(s.log, nil)),
+		Logger:  s.log.Logger(),
 	}
 	if edit != nil {
 		edit(&cfg)
@@ -136,19 +135,6 @@ func (s *served) ask(t *testing.T, method, path string, unix bool) answer {
 	}
 	return answer{resp.StatusCode, resp.Header, string(body)}
 }
-
-// syncBuffer is written by the server and read by the test.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-func (b *syncBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.buf.String() }
 
 // missing reports whether nothing is at path.
 func missing(path string) bool {

@@ -9,9 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plegd/plegd/internal/unixsock"
 )
 
 const (
@@ -20,12 +21,7 @@ const (
 	// dirMode of the socket's directory, if it has to be made: others may pass
 	// it, since the socket's own mode and group decide who may connect.
 	dirMode = 0o755
-	// probeTimeout bounds the question whether somebody answers on a socket.
-	probeTimeout = time.Second
 )
-
-// ErrSocketInUse: somebody answers on the socket.
-var ErrSocketInUse = errors.New("socket is in use")
 
 // socket is a listening unix socket that removes its own file when closed, and
 // no other that may have come to its place.
@@ -41,7 +37,10 @@ func listenUnix(path string) (*socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
-	if err := clearStale(path); err != nil {
+	if err := unixsock.ClearStale(path); err != nil {
+		if errors.Is(err, unixsock.ErrInUse) {
+			err = fmt.Errorf("%w, perhaps by another plegd", err)
+		}
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
 	// Linux makes the file with the mode of the unbound socket, less the
@@ -65,29 +64,6 @@ func listenUnix(path string) (*socket, error) {
 		return nil, fmt.Errorf("socket %s: %w", path, errors.Join(err, lis.Close()))
 	}
 	return s, nil
-}
-
-// clearStale removes the socket that an agent which was killed has left.
-func clearStale(path string) error {
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Mode().Type() != fs.ModeSocket:
-		return errors.New("there is a file that is not a socket")
-	}
-	conn, err := net.DialTimeout("unix", path, probeTimeout)
-	switch {
-	case err == nil:
-		_ = conn.Close()
-		return fmt.Errorf("%w, perhaps by another plegd", ErrSocketInUse)
-	case !errors.Is(err, syscall.ECONNREFUSED):
-		// A full backlog doesn't mean that nobody is there.
-		return fmt.Errorf("%w, or can't be asked: %w", ErrSocketInUse, err)
-	}
-	return os.Remove(path)
 }
 
 // Close closes the listener and removes its file. It may be called again.

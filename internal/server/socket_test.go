@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/plegd/plegd/internal/unixsock"
 )
 
 // mode is that of the file at path.
@@ -69,7 +71,7 @@ func TestWhatIsNotReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		if _, err := listenUnix(path); !errors.Is(err, ErrSocketInUse) || !strings.Contains(err.Error(), path) {
+		if _, err := listenUnix(path); !errors.Is(err, unixsock.ErrInUse) || !strings.Contains(err.Error(), path) {
 			t.Errorf("error %v", err)
 		}
 		if missing(path) {

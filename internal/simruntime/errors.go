@@ -30,10 +30,6 @@ var (
 	// needs it. Over gRPC the connection is refused instead.
 	ErrDown = errors.New("runtime is down")
 
-	// ErrSocketInUse is returned by Listen for a socket that somebody answers
-	// on.
-	ErrSocketInUse = errors.New("socket is in use")
-
 	// ErrRule is returned by AddRule for a rule that contradicts itself.
 	ErrRule = errors.New("contradictory rule")
 )

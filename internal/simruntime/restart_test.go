@@ -15,6 +15,7 @@ import (
 
 	sim "github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
+	"github.com/plegd/plegd/internal/unixsock"
 )
 
 // restartCase looks at one restart with exits while the runtime is down,
@@ -164,7 +165,7 @@ func TestListen(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if _, err := sim.Listen(path); !errors.Is(err, sim.ErrSocketInUse) {
+	if _, err := sim.Listen(path); !errors.Is(err, unixsock.ErrInUse) {
 		t.Errorf("second listener: %v", err)
 	}
 	check(t, first.Close())

@@ -1,17 +1,17 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plegd/plegd/internal/logtest"
 )
 
 // An agent that starts before its runtime keeps trying and says what it waits for.
@@ -55,7 +55,7 @@ func TestMakeRun(t *testing.T) {
 	}
 	cmd := exec.Command(makerun, "-plegd", binary(), "-dir", filepath.Join(dir, "state"), "--", "--output", "json", "--http-listen", "")
 	cmd.Env = append(os.Environ(), "CONTAINER_RUNTIME_ENDPOINT=unix://"+rt.socket)
-	var stdout, stderr safeBuffer
+	var stdout, stderr logtest.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -84,22 +84,4 @@ func TestMakeRun(t *testing.T) {
 	case <-time.After(agentStopTimeout + time.Second):
 		t.Error("make run goes on after SIGTERM")
 	}
-}
-
-// safeBuffer is written by a process and read by the test.
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

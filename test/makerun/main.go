@@ -19,14 +19,13 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/plegd/plegd/internal/runtimes"
+	"github.com/plegd/plegd/internal/unixsock"
 )
 
-const (
-	// simulatorStart bounds the wait for the simulated runtime's first answer.
-	simulatorStart = 10 * time.Second
-	// maxSocketPath is what fits into a unix socket's address.
-	maxSocketPath = 107
-)
+// simulatorStart bounds the wait for the simulated runtime's first answer.
+const simulatorStart = 10 * time.Second
 
 func main() {
 	// Pdeathsig is sent when the thread ends that started the process; the main thread doesn't.
@@ -36,7 +35,7 @@ func main() {
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	r := runner{plegd: *plegd, dir: *dir, args: flag.Args(), getenv: os.Getenv, usual: usualSockets, stdout: os.Stdout, stderr: os.Stderr}
+	r := runner{plegd: *plegd, dir: *dir, args: flag.Args(), getenv: os.Getenv, usual: runtimes.Usual(), stdout: os.Stdout, stderr: os.Stderr}
 	code, err := r.run(ctx)
 	stop()
 	if err != nil {
@@ -84,7 +83,7 @@ func (r runner) run(ctx context.Context) (code int, err error) {
 	// A state file describes one runtime, so each has a folder of its own.
 	state := filepath.Join(dir, chosen.name)
 	socket := filepath.Join(dir, "plegd.sock")
-	if len(socket) > maxSocketPath {
+	if len(socket) > unixsock.MaxPath {
 		return 0, fmt.Errorf("the path %s is too long for a unix socket: use a shorter folder", socket)
 	}
 	r.say("state in %s, API on %s; Ctrl-C ends it", state, socket)
@@ -112,11 +111,11 @@ func (r runner) agent(ctx context.Context, args []string) (code int, err error) 
 
 // simulate starts the simulated runtime and waits until it answers. end stops it.
 func (r runner) simulate(ctx context.Context, socket string) (end func(), err error) {
-	if len(socket) > maxSocketPath {
+	if len(socket) > unixsock.MaxPath {
 		return nil, fmt.Errorf("the path %s is too long for a unix socket: use a shorter folder", socket)
 	}
 	// One that was killed has left its socket behind; one that lives answers and is in use.
-	if _, err := probe(ctx, socket); err == nil {
+	if _, err := runtimes.Probe(ctx, socket); err == nil {
 		return nil, fmt.Errorf("%s is in use by another make run", socket)
 	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -143,7 +142,7 @@ func (r runner) simulate(ctx context.Context, socket string) (end func(), err er
 		<-gone
 	}
 	for deadline := time.Now().Add(simulatorStart); ; time.Sleep(50 * time.Millisecond) {
-		_, err := probe(ctx, socket)
+		_, err := runtimes.Probe(ctx, socket)
 		if err == nil {
 			return end, nil
 		}

@@ -1,19 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/plegd/plegd/internal/logtest"
+	"github.com/plegd/plegd/internal/runtimes"
 )
 
 // This test binary also plays plegd: `simulate` serves CRI, `run` says how it was called.
@@ -115,7 +116,7 @@ func TestChoose(t *testing.T) {
 		{"named", "unix://" + live, []string{missing}, target{"containerd", live}, "", ""},
 		{"named by path", live, nil, target{"containerd", live}, "", ""},
 		{"named but stale", "unix://" + stale, []string{live}, target{}, "", "nobody listens"},
-		{"named but missing", missing, []string{live}, target{}, "", "no such file"},
+		{"named but missing", missing, []string{live}, target{}, "", "not there"},
 		{"named badly", "tcp://localhost:1", []string{live}, target{}, "", "not unix://"},
 	}
 	for _, tt := range tests {
@@ -137,22 +138,15 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestExplain(t *testing.T) {
-	got := explain(fmt.Errorf("dial unix /run/x.sock: connect: permission denied")).Error()
-	if !strings.Contains(got, "run as root") {
-		t.Errorf("explained as %q", got)
-	}
-}
-
 // newRunner makes a runner whose plegd is this test binary.
-func newRunner(t *testing.T, usual ...string) (r runner, stdout, stderr *syncBuffer) {
+func newRunner(t *testing.T, usual ...string) (r runner, stdout, stderr *logtest.Buffer) {
 	t.Helper()
 	t.Setenv("MAKERUN_FAKE_PLEGD", "1")
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stdout, stderr = &syncBuffer{}, &syncBuffer{}
+	stdout, stderr = &logtest.Buffer{}, &logtest.Buffer{}
 	return runner{
 		plegd: exe, dir: filepath.Join(shortDir(t), ".plegd"), args: []string{"--output", "json"},
 		getenv: func(string) string { return "" }, usual: usual, stdout: stdout, stderr: stderr,
@@ -185,7 +179,7 @@ func TestRunOnSimulatedRuntime(t *testing.T) {
 		if !strings.Contains(stderr.String(), "SIMULATED one, "+sim) || !strings.Contains(stdout.String(), "unix://"+sim) {
 			t.Errorf("stdout %q, stderr %q", stdout, stderr)
 		}
-		if _, err := probe(t.Context(), sim); err == nil {
+		if _, err := runtimes.Probe(t.Context(), sim); err == nil {
 			t.Error("the simulated runtime still answers after the end")
 		}
 	}
@@ -212,7 +206,7 @@ func TestEndIsPassedOn(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Fatal("plegd was not asked to end")
 	}
-	if _, err := probe(t.Context(), filepath.Join(r.dir, "sim.sock")); err == nil {
+	if _, err := runtimes.Probe(t.Context(), filepath.Join(r.dir, "sim.sock")); err == nil {
 		t.Error("the simulated runtime still answers after the end")
 	}
 }
@@ -223,22 +217,4 @@ func TestUnwritableFolder(t *testing.T) {
 	if _, err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "/proc/plegd") {
 		t.Errorf("error %v, want one that names the folder", err)
 	}
-}
-
-// syncBuffer is written by child processes' copiers and read by the test.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

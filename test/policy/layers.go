@@ -22,12 +22,16 @@ var layers = []layer{
 	{dir: "generic", may: []string{"timestamps", "store", "arbiter", "internal/cri"}},
 	{dir: ".", may: []string{"timestamps", "store", "arbiter", "evented", "generic", "internal"}},
 	{dir: "internal", may: []string{".", "timestamps", "store", "arbiter", "evented", "generic", "internal"}},
-	{dir: "internal/cri", may: []string{"timestamps", "store", "arbiter"}},
+	{dir: "internal/cri", may: []string{"timestamps", "store", "arbiter", "internal/unixsock"}},
 	// The simulated runtime is judged by the rest: it must not share its ideas.
-	{dir: "internal/simruntime", may: []string{"internal/sysclock"}},
+	{dir: "internal/simruntime", may: []string{"internal/sysclock", "internal/unixsock"}},
+	{dir: "internal/sysclock", may: []string{"timestamps"}},
+	{dir: "internal/unixsock"},
 	{dir: "cmd", may: []string{".", "timestamps", "store", "arbiter", "evented", "generic", "internal"}},
 	// Black-box tests know the binary, and the shape of what it prints, by the documentation only.
 	{dir: "test"},
+	// `make run` chooses a runtime as plegd does.
+	{dir: "test/makerun", may: []string{"internal/runtimes", "internal/unixsock"}},
 }
 
 // layerOf finds the layer of a folder, nil if there is none.
