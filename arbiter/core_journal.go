@@ -60,6 +60,7 @@ func (c *Core) tellUnknown(s *step, e *entity) {
 	r.ToldUnknown = true
 	ev := c.newEvent(s, r)
 	ev.Type, ev.Change, ev.Changed = changedType(r.Kind), store.ChangeUnknown, []string{store.FieldState}
+	ev.State = "unknown"
 	ev.Source = s.source
 	c.journal(s, ev)
 }
@@ -123,6 +124,7 @@ func (c *Core) journalAmendment(s *step, old, r *store.Record) {
 	}
 	ev := c.newEvent(s, r)
 	ev.Type, ev.Change, ev.Changed, ev.Source = changedType(r.Kind), store.ChangeAmended, changed, s.source
+	ev.State = r.State.Name(r.Kind)
 	switch {
 	case r.Exit.Known():
 		ev.ExitKnown, ev.ExitCode, ev.Reason, ev.OccurredAt = true, r.Exit.Code, r.Exit.Reason, r.Exit.FinishedAt
@@ -137,6 +139,7 @@ func (c *Core) journalAmendment(s *step, old, r *store.Record) {
 func (c *Core) journalRegression(s *step, r *store.Record) {
 	ev := c.newEvent(s, r)
 	ev.Type, ev.Change, ev.Changed, ev.Source = changedType(r.Kind), store.ChangeRegressed, []string{store.FieldState}, s.source
+	ev.State = r.State.Name(r.Kind)
 	if r.Exit.Known() {
 		ev.ExitKnown, ev.ExitCode, ev.Reason = true, r.Exit.Code, r.Exit.Reason
 	}

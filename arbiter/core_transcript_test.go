@@ -556,7 +556,7 @@ func printEvent(ev *store.Event) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", ev.Type, eventID(ev))
 	if ev.Change != "" {
-		fmt.Fprintf(&b, " %s=%s", ev.Change, strings.Join(ev.Changed, ","))
+		fmt.Fprintf(&b, " %s=%s state=%s", ev.Change, strings.Join(ev.Changed, ","), ev.State)
 	}
 	if ev.ExitKnown {
 		fmt.Fprintf(&b, " code=%d", ev.ExitCode)

@@ -86,6 +86,7 @@ type Event struct {
 	BootID      string                `cbor:"14,keyasint,omitempty"` // of the node when it was observed
 	Change      Change                `cbor:"15,keyasint,omitempty"`
 	Changed     []string              `cbor:"16,keyasint,omitempty"`
+	State       string                `cbor:"20,keyasint,omitempty"` // of a Changed: the state it is in now, "unknown" for ChangeUnknown
 	From        uint64                `cbor:"17,keyasint,omitempty"` // SequenceSkipped: first number that holds nothing
 	To          uint64                `cbor:"18,keyasint,omitempty"` // SequenceSkipped: last number that holds nothing
 	Running     int64                 `cbor:"19,keyasint"`           // the agent's running time, ns, by which retention counts

@@ -9,8 +9,9 @@ import (
 )
 
 // jsonEvent is the wire form of an Event. What doesn't apply to an event's
-// type is absent, as the source is where nothing was observed; "occurred_at" is null where the runtime never said when, and
-// "exit_code" is null on a death whose code is unknown and absent elsewhere.
+// type is absent, as the source is where nothing was observed; "occurred_at" is
+// null where the runtime never said when, and "exit_code" is null on a death
+// whose code is unknown.
 type jsonEvent struct {
 	Epoch       string         `json:"epoch"`
 	Seq         uint64         `json:"seq"`
@@ -29,6 +30,7 @@ type jsonEvent struct {
 	BootID      string         `json:"boot_id"`
 	Change      Change         `json:"change,omitempty"`
 	Changed     []string       `json:"changed,omitempty"`
+	State       string         `json:"state,omitempty"`
 	From        uint64         `json:"from,omitempty"`
 	To          uint64         `json:"to,omitempty"`
 }
@@ -74,7 +76,7 @@ func FormatTime(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC
 func (e Event) MarshalJSON() ([]byte, error) {
 	j := jsonEvent{
 		Epoch: e.Position.Epoch.String(), Seq: e.Position.Seq, Type: e.Type, Incarnation: e.Incarnation,
-		SandboxID: e.SandboxID, Reason: e.Reason, Change: e.Change, Changed: e.Changed, From: e.From, To: e.To,
+		SandboxID: e.SandboxID, Reason: e.Reason, Change: e.Change, Changed: e.Changed, State: e.State, From: e.From, To: e.To,
 		ObservedAt: FormatTime(e.ObservedAt), Inferred: e.Inferred,
 		Volatile: e.Volatile, BootID: e.BootID,
 	}

@@ -50,14 +50,14 @@ func goldenEvents() []Event {
 		container(ContainerDied, func(e *Event) { e.OccurredAt, e.Source, e.Inferred = 0, timestamps.FromRelist, true }), // nothing is known
 		container(ContainerDied, func(e *Event) { e.ExitKnown, e.ExitCode = true, -1 }),
 		container(ContainerRemoved, func(e *Event) { e.Volatile = true }),
-		container(ContainerChanged, func(e *Event) { e.Change = ChangeUnknown }),
+		container(ContainerChanged, func(e *Event) { e.Change, e.State = ChangeUnknown, "unknown" }),
 		container(ContainerChanged, func(e *Event) {
-			e.Change, e.Changed = ChangeAmended, []string{FieldExitCode, FieldReason}
+			e.Change, e.Changed, e.State = ChangeAmended, []string{FieldExitCode, FieldReason}, "exited"
 			e.ExitKnown, e.ExitCode, e.Reason = true, 137, "OOMKilled"
 		}),
 		container(ContainerChanged, func(e *Event) { e.Change, e.Changed = ChangeAmended, []string{FieldStartedAt} }),
 		container(ContainerChanged, func(e *Event) {
-			e.Incarnation, e.Change, e.Changed = 2, ChangeRegressed, []string{FieldState}
+			e.Incarnation, e.Change, e.Changed, e.State = 2, ChangeRegressed, []string{FieldState}, "running"
 		}),
 		{Type: SandboxChanged, Incarnation: 1, SandboxID: "5a9d", ObservedAt: observed, Source: timestamps.FromRelist, Change: ChangeAmended, Changed: []string{FieldIPs}, BootID: "boot-1"}, // a pod that nobody named
 		{Type: SequenceSkipped, ObservedAt: observed, From: 10, To: 16, BootID: "boot-1"},

@@ -51,7 +51,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	}
 	out := Event{
 		Position: timestamps.Position{Epoch: epoch, Seq: w.Seq}, Type: w.Type, Incarnation: w.Incarnation,
-		SandboxID: w.SandboxID, Reason: w.Reason, Change: w.Change, Changed: w.Changed, From: w.From, To: w.To,
+		SandboxID: w.SandboxID, Reason: w.Reason, Change: w.Change, Changed: w.Changed, State: w.State, From: w.From, To: w.To,
 		Source: parseSource(w.Source), Inferred: w.Inferred, Volatile: w.Volatile, BootID: w.BootID,
 	}
 	if w.ObservedAt != "" {

@@ -54,6 +54,7 @@ func textDetails(ev *pleg.Event) []string {
 	add(ev.Reason != "", "reason", ev.Reason)
 	add(ev.Change != "", "change", ev.Change)
 	add(len(ev.Changed) > 0, "changed", strings.Join(ev.Changed, ","))
+	add(ev.State != "", "state", ev.State)
 	add(ev.Type == store.SandboxReady && ev.Pod.IP != "", "ip", ev.Pod.IP)
 	add(ev.Type == store.SequenceSkipped, "from", ev.From)
 	add(ev.Type == store.SequenceSkipped, "to", ev.To)
