@@ -33,8 +33,12 @@ const (
 	// machine or a full gRPC buffer can make it hours. A year is neither.
 	FarPastAge = 365 * 24 * 3600 * 1_000_000_000
 	// FutureSlack is how far, in ns, a runtime's time may lie ahead of its
-	// receipt. Both clocks are one host's, so this covers reading order only.
-	FutureSlack = 2_000_000_000
+	// receipt. Runtime and agent read one clock, the runtime first, so nothing
+	// should: this is one tick of the slowest kernel clock (100 Hz), by which
+	// readings can disagree where one of them is a coarse one. A step back
+	// that is too small for a [StepDetector] makes what was under way look
+	// later than its receipt too; that is counted, and costs an inspection.
+	FutureSlack = 10_000_000
 	// secondsFactor: a value whose thousandfold, millionfold or billionfold
 	// lies near the receipt was sent in ms, µs or s (cri-o#8582).
 	secondsFactor = 1_000
