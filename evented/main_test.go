@@ -2,6 +2,7 @@ package evented
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -142,13 +143,13 @@ func start(t *testing.T, cfg Config, answers ...error) *rig {
 	done := make(chan error, 1)
 	go func() { done <- g.Run(ctx) }()
 	g.stop = sync.OnceValue(func() error {
-		began := time.Now()
 		cancel()
-		err := <-done
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("run took %v to end", took)
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(time.Minute):
+			return errors.New("run does not end")
 		}
-		return err
 	})
 	t.Cleanup(func() {
 		if err := g.stop(); err != nil && !cfg.Required {

@@ -40,6 +40,7 @@
 //
 // What fails. The core counts attempts and persists them; here an attempt
 // becomes a delay of 200 ms doubling to 5 minutes. A failed full list brings
-// the period back to its base and is tried again after it; without periodic
-// relists the core has to ask again.
+// the period back to its base and is tried again after it; those that the core
+// asks for meanwhile are one list with a delay that grows, so that they add
+// nothing to the periodic ones and are not all sent once lists work again.
 package generic

@@ -14,7 +14,8 @@ import (
 )
 
 var (
-	// ErrStopped is returned by [Relister.Relist] once Run has returned.
+	// ErrStopped is returned by [Relister.Relist] once Run has returned, or
+	// after [Relister.Close].
 	ErrStopped = errors.New("relister has stopped")
 	// ErrRan is returned by a second [Relister.Run].
 	ErrRan = errors.New("relister was run before")
@@ -26,24 +27,21 @@ var (
 type Relister struct {
 	cfg     Config
 	ran     atomic.Bool
-	stopped chan struct{} // closed when Run returns
+	stopped chan struct{} // closed by Close
+	stop    sync.Once
 
 	listWake    chan struct{} // capacity 1: the list loop has to look again
 	inspectWake chan struct{} // capacity 1: the inspection loop has to look again
 
 	mu       sync.Mutex
 	period   period
-	wanted   []*wantedList
+	waiters  []chan error   // calls of Relist that wait, each with room for its answer
+	asked    *time.Duration // the core wants a full list, not before this; nil when it doesn't
+	tries    int            // full lists that failed in a row since there was a sign of life
 	inbox    []arbiter.Action
 	finished []finishedTask
 	recover  bool // a full list worked again
 	status   Status
-}
-
-// wantedList is a full list that somebody asked for.
-type wantedList struct {
-	ready time.Duration // not to be sent before
-	done  chan error    // capacity 1; nil for an action, which is answered by a submission
 }
 
 type finishedTask struct {
@@ -62,6 +60,7 @@ type Status struct {
 	Err          string           // why the last full list failed, "" when it didn't
 	Malformed    uint64           // list items without a usable id, since the start
 	Period       PeriodStatus     // the period in force
+	Promised     time.Duration    // the longest that was in force since the last complete full list: by when the next was to come
 	Periodic     bool             // false in a mode without periodic relists
 
 	Waiting    int // inspections that wait for their time or a slot
@@ -80,7 +79,7 @@ func New(cfg Config) (*Relister, error) {
 		listWake:    make(chan struct{}, 1),
 		inspectWake: make(chan struct{}, 1),
 		period:      newPeriod(cfg.Base, cfg.Max),
-		status:      Status{Periodic: !cfg.NoPeriod},
+		status:      Status{Periodic: !cfg.NoPeriod, Promised: cfg.Base},
 	}, nil
 }
 
@@ -90,18 +89,24 @@ func (r *Relister) Run(ctx context.Context) error {
 	if r.ran.Swap(true) {
 		return ErrRan
 	}
-	defer close(r.stopped)
+	defer r.Close()
 	var g errgroup.Group
 	g.Go(func() error { r.listLoop(ctx); return nil })
 	g.Go(func() error { r.inspectLoop(ctx); return nil })
 	return g.Wait()
 }
 
+// Close ends the waiting in Relist for a Relister that is never run. Run does so
+// itself.
+func (r *Relister) Close() { r.stop.Do(func() { close(r.stopped) }) }
+
 // Do takes the core's questions. Each is answered by exactly one submission:
 // StatusSeen for ActStatus, ListSeen or ListFailed for the others, with
 // Scope.Sandbox set for ActLook, Scope.PodUID for ActPod (a pod key without a
-// UID too) and none for ActList. A list answers every ActList that was due when
-// it was sent. Only the end of Run leaves questions unanswered.
+// UID too) and none for ActList. Any number of ActList is one wish, for the
+// earliest time: every full list that succeeds fulfils it if it was sent after
+// them, and one that fails does so if the wish was due. Only the end of Run
+// leaves questions unanswered.
 func (r *Relister) Do(actions []arbiter.Action) {
 	if len(actions) == 0 {
 		return
@@ -110,9 +115,14 @@ func (r *Relister) Do(actions []arbiter.Action) {
 	lists, inspections := false, false
 	r.mu.Lock()
 	for _, a := range actions {
+		if a.Kind == arbiter.ActList {
+			// The core counts the lists that it asked for; here all are seen,
+			// and what says that the runtime is back.
+			a.Attempt = r.tries
+		}
 		ready := r.readyLocked(a, now)
 		if a.Kind == arbiter.ActList {
-			r.wanted = append(r.wanted, &wantedList{ready: ready})
+			r.askLocked(ready)
 			lists = true
 		} else {
 			a.NotBefore = int64(ready)
@@ -138,16 +148,25 @@ func (r *Relister) readyLocked(a arbiter.Action, now time.Duration) time.Duratio
 	return ready
 }
 
+// askLocked notes that the core wants a full list. The core asks anew after
+// each list that failed, without knowing whether its question is still there:
+// kept one by one, they would all be sent, for minutes, once lists work again.
+func (r *Relister) askLocked(ready time.Duration) {
+	if r.asked == nil || ready < *r.asked {
+		r.asked = &ready
+	}
+}
+
 // Relist asks for a full list that is sent after the call, and waits until it
 // was submitted. It returns the list's error, ctx's, or [ErrStopped].
 func (r *Relister) Relist(ctx context.Context) error {
-	w := &wantedList{ready: r.cfg.Clock.Mono(), done: make(chan error, 1)}
+	done := make(chan error, 1)
 	r.mu.Lock()
-	r.wanted = append(r.wanted, w)
+	r.waiters = append(r.waiters, done)
 	r.mu.Unlock()
 	wake(r.listWake)
 	select {
-	case err := <-w.done:
+	case err := <-done:
 		return err
 	case <-r.stopped:
 		return ErrStopped
@@ -167,8 +186,20 @@ func (r *Relister) UpdatePeriods(base, longest time.Duration) error {
 }
 
 // StreamChanged says whether the event stream is up. Either way the period goes
-// back to its base.
-func (r *Relister) StreamChanged(up bool) { r.changePeriod(func(p *period) { p.stream(up) }) }
+// back to its base. One that came up shows that the runtime is there: a list
+// that the core wants doesn't wait any longer because others have failed.
+func (r *Relister) StreamChanged(up bool) {
+	if up {
+		r.mu.Lock()
+		r.tries = 0
+		if r.asked != nil {
+			r.askLocked(r.cfg.Clock.Mono())
+		}
+		r.mu.Unlock()
+		wake(r.listWake)
+	}
+	r.changePeriod(func(p *period) { p.stream(up) })
+}
 
 // Judged hands over the core's verdict on a completed full list.
 func (r *Relister) Judged(v arbiter.Relist) { r.changePeriod(func(p *period) { p.judged(v) }) }
@@ -182,6 +213,7 @@ func (r *Relister) changePeriod(change func(*period)) {
 	before := r.period
 	change(&r.period)
 	changed := r.period != before
+	r.status.Promised = max(r.status.Promised, r.period.current)
 	r.mu.Unlock()
 	if changed {
 		wake(r.listWake)
