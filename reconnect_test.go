@@ -107,3 +107,45 @@ func TestPodNewer(t *testing.T) {
 		must(t, a.stop())
 	})
 }
+
+// TestEverythingReplaced: a list that lacks everything is doubted, and when a
+// second one agrees, what sandboxes and containers lacked is settled together,
+// containers first (rule O4).
+func TestEverythingReplaced(t *testing.T) {
+	t.Parallel()
+	inBubble(t, simruntime.Config{Seed: 33}, func(t *testing.T, rt *simruntime.Runtime, cfg pleg.Config) {
+		cfg.StateDir = t.TempDir()
+		gone := map[string]string{} // sandbox → container
+		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+			sandbox, container := pod(t, rt, name)
+			gone[sandbox] = container
+		}
+		a := startAgent(t, cfg, nil)
+		time.Sleep(5 * time.Second)
+		must(t, a.stop())
+
+		rt.Down()
+		for sandbox, container := range gone {
+			must(t, rt.DropContainer(container))
+			must(t, rt.DropSandbox(sandbox))
+		}
+		rt.Up()
+		for _, method := range []string{"ListContainers", "StreamContainers"} {
+			simtest.Rule(t, rt, simruntime.Rule{Method: method, Delay: 20 * time.Millisecond})
+		}
+		a = startAgent(t, cfg, nil)
+		time.Sleep(5 * time.Second)
+		removed := map[string]uint64{}
+		for _, ev := range a.read() {
+			if ev.Type == "SandboxRemoved" || ev.Type == "ContainerRemoved" {
+				removed[ev.EntityID()] = ev.Position.Seq
+			}
+		}
+		for sandbox, container := range gone {
+			if removed[container] == 0 || removed[container] > removed[sandbox] {
+				t.Errorf("container removed at %d, its sandbox at %d", removed[container], removed[sandbox])
+			}
+		}
+		must(t, a.stop())
+	})
+}

@@ -99,7 +99,7 @@ func (c *Core) absentFromAll(s *step, l *ListSeen) {
 	for _, id := range absent {
 		e := c.edit(s, id)
 		e.bulk = mass || len(pods) > massLooks
-		c.missed(s, e, callFor(l, e.rec.Kind), weak)
+		c.missed(s, e, callFor(l, e.rec.Kind), l.ContainerCall.Answered.Mono, weak)
 		c.answered(s, id, callFor(l, e.rec.Kind).Span(), false)
 	}
 }
@@ -131,7 +131,7 @@ func (c *Core) absentFromSandbox(s *step, l *ListSeen) {
 			continue
 		}
 		e := c.edit(s, id)
-		c.missed(s, e, callFor(l, e.rec.Kind), weak)
+		c.missed(s, e, callFor(l, e.rec.Kind), l.ContainerCall.Answered.Mono, weak)
 		c.answered(s, id, callFor(l, e.rec.Kind).Span(), false)
 	}
 }

@@ -8,7 +8,7 @@ import (
 // witness is a call that missed an entity: a list without it, or NotFound.
 type witness struct {
 	sent, answered timestamps.Tick
-	mono           int64 // of the answer
+	mono           int64 // of the answer, or of the end of the list
 	source         timestamps.Provenance
 	weak           bool // the runtime may be half loaded, or the whole list wrong
 }
@@ -28,9 +28,11 @@ func (c *Core) deletedClaimed(s *step, e *entity, received timestamps.Tick) {
 // missed takes a call that missed the entity. It is a witness only if it was
 // sent after everything that shows the entity to exist; two calls count as two
 // only if the second was sent after the first was answered, and, where either
-// is weak, at least a base period later.
-func (c *Core) missed(s *step, e *entity, call Call, weak bool) {
-	w := witness{sent: call.Sent.Tick, answered: call.Answered.Tick, mono: call.Answered.Mono, source: s.source, weak: weak}
+// is weak, at least a base period later. end is the monotonic time, ns, at which
+// the list that the call is part of was complete: what sandboxes and containers
+// lack together is then also settled together.
+func (c *Core) missed(s *step, e *entity, call Call, end int64, weak bool) {
+	w := witness{sent: call.Sent.Tick, answered: call.Answered.Tick, mono: end, source: s.source, weak: weak}
 	if w.sent <= e.rec.Known {
 		return
 	}

@@ -48,7 +48,7 @@ func (c *Core) notFound(s *step, in *StatusSeen) {
 	}
 	e.looked = true
 	c.setFault(s, e, "")
-	c.missed(s, e, in.Call, in.Call.Answered.Mono < c.doubtful)
+	c.missed(s, e, in.Call, in.Call.Answered.Mono, in.Call.Answered.Mono < c.doubtful)
 	c.answered(s, in.ID, in.Call.Span(), true)
 }
 
