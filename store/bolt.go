@@ -138,6 +138,17 @@ func (b *Bolt) PodOf(container string) (Placement, bool) {
 	return p, ok && err == nil
 }
 
+// Containers returns the ids of up to limit containers, stored or removed
+// lately, that begin with a prefix, in order.
+func (b *Bolt) Containers(prefix string, limit int) ([]string, error) {
+	var ids []string
+	err := b.view(func(r reader) error {
+		ids = readContainers(r, prefix, limit)
+		return nil
+	})
+	return ids, err
+}
+
 // Path returns the path of the state file.
 func (b *Bolt) Path() string { return b.path }
 

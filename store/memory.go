@@ -99,6 +99,17 @@ func (m *Memory) PodOf(container string) (Placement, bool) {
 	return readPlacement(m.tables, container)
 }
 
+// Containers returns the ids of up to limit containers, stored or removed
+// lately, that begin with a prefix, in order.
+func (m *Memory) Containers(prefix string, limit int) ([]string, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	return readContainers(m.tables, prefix, limit), nil
+}
+
 // Close implements [Store].
 func (m *Memory) Close() error {
 	m.mu.Lock()

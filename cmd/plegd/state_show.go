@@ -19,11 +19,13 @@ import (
 func newStateShow(std streams) *cobra.Command {
 	var o stateOptions
 	cmd := &cobra.Command{
-		Use:   "show",
-		Short: "Show what a state file holds",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			shown, err := readState(o.dir)
+		Use:   "show [CONTAINER]",
+		Short: "Show what a state file holds, or the pod of one container",
+		Long: "show lists what a state file holds. With a container's id, or the beginning of one, it lists\n" +
+			"that container's pod only, and what was removed of it lately too.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			shown, err := readState(o.dir, strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
@@ -65,8 +67,8 @@ type shownRecord struct {
 	Asked       []string  `json:"reinspect,omitempty"` // why it is to be inspected again
 }
 
-// readState reads a state file.
-func readState(dir string) (shown shownState, err error) {
+// readState reads a state file, or of it the pod of a container.
+func readState(dir, container string) (shown shownState, err error) {
 	db, err := store.OpenBoltReadOnly(dir)
 	if err != nil {
 		return shown, err
@@ -81,13 +83,23 @@ func readState(dir string) (shown shownState, err error) {
 		asked[a.ID] = a.Why.Names()
 	}
 	counts := stateCounts{Tombstones: len(snap.Tombstones), Reinspections: len(snap.Asks)}
-	shown.Records = []shownRecord{}
 	for _, r := range snap.Records {
 		if r.Kind == store.KindSandbox {
 			counts.Sandboxes++
 		} else {
 			counts.Containers++
 		}
+	}
+	records := snap.Records
+	if container != "" {
+		pod, err := podOf(db, container)
+		if err != nil {
+			return shown, err
+		}
+		records = slices.DeleteFunc(slices.Concat(snap.Records, snap.Tombstones), func(r *store.Record) bool { return r.PodKey() != pod })
+	}
+	shown.Records = []shownRecord{}
+	for _, r := range records {
 		shown.Records = append(shown.Records, showRecord(r, asked[r.ID]))
 	}
 	// By pod, its sandboxes first.
@@ -98,6 +110,24 @@ func readState(dir string) (shown shownState, err error) {
 	shown.Dropped = snap.Dropped
 	shown.stateSummary = summary(db.Path(), snap.Meta, counts, db.Journal())
 	return shown, nil
+}
+
+// podOf returns the key of the pod to which a container belongs, whose id or
+// the beginning of it is given.
+func podOf(db *store.Bolt, container string) (string, error) {
+	found, err := db.Containers(container, 2)
+	if err != nil {
+		return "", err
+	}
+	if len(found) == 2 && found[0] != container {
+		return "", usagef("%.200q: more than one container's id begins with it, %s and %s", container, found[0], found[1])
+	}
+	if len(found) > 0 {
+		if p, ok := db.PodOf(found[0]); ok {
+			return p.Pod, nil
+		}
+	}
+	return "", fmt.Errorf("state file %s: no container %.200q, nor was one removed lately", db.Path(), container)
 }
 
 func showRecord(r *store.Record, asked []string) shownRecord {

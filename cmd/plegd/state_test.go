@@ -15,6 +15,7 @@ import (
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
 	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/store/storetest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -103,6 +104,64 @@ func TestStateShowAndCheck(t *testing.T) {
 	// The file may be named itself.
 	if code, out, _ := run(t, "state", "check", "--state-dir", filepath.Join(dir.state(), store.FileName)); code != exitOK || !strings.HasSuffix(out, "\nok\n") {
 		t.Errorf("code %d: %s", code, out)
+	}
+}
+
+// Who knows a container's id finds its pod, also when it was removed.
+func TestStateShowPodOfContainer(t *testing.T) {
+	t.Parallel()
+	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
+	dir := newAgentDir(t)
+	c := start(t, dir.args(endpoint)...)
+	r := c.read()
+	dir.awaitReady(t)
+	mine := newPod(t, rt, "mine")
+	other := life(t, rt, newPod(t, rt, "other"), "app", 0)
+	gone := life(t, rt, mine, "app", 7)
+	r.await(t, "one life is told", ends(other))
+	r.await(t, "the other is told", ends(gone))
+	c.terminate()
+
+	show := func(id string) (code int, shown shownState, stderr string) {
+		code, out, stderr := run(t, "state", "show", id, "--state-dir", dir.state(), "--output", "json")
+		if code == exitOK {
+			if err := json.Unmarshal([]byte(out), &shown); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return code, shown, stderr
+	}
+	for _, id := range []string{gone, gone[:shortID]} {
+		code, shown, stderr := show(id)
+		if code != exitOK || len(shown.Records) != 2 || shown.Records[0].ID != mine || shown.Records[1].ID != gone ||
+			shown.Records[1].State != "removed" || shown.Records[1].ExitCode == nil || *shown.Records[1].ExitCode != 7 {
+			t.Errorf("%s: code %d, %+v %s", id, code, shown.Records, stderr)
+		}
+	}
+	if code, _, stderr := show("nosuch"); code != exitFailure || !strings.Contains(stderr, `no container "nosuch"`) {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+}
+
+// A beginning that several ids have is refused, but for one that is an id.
+func TestPodOfAmbiguousContainer(t *testing.T) {
+	db, _, err := store.OpenBolt(store.BoltConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	batch := &store.Batch{Meta: storetest.Meta(storetest.Epoch, 1)}
+	for _, id := range []string{"a", "ab", "ba", "bb"} {
+		batch.Records = append(batch.Records, storetest.Container(id, "s-"+id, 1))
+	}
+	if err := db.Commit(batch); err != nil {
+		t.Fatal(err)
+	}
+	if pod, err := podOf(db, "a"); err != nil || pod != "uid-s-a" {
+		t.Errorf("a: pod %q, %v", pod, err)
+	}
+	if pod, err := podOf(db, "b"); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "ba and bb") {
+		t.Errorf("b: pod %q, %v", pod, err)
 	}
 }
 

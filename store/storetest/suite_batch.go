@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/plegd/plegd/store"
@@ -164,6 +165,7 @@ func testPlacement(t *testing.T, backend Backend) {
 	x := start(t, backend, store.Retention{})
 	type placer interface {
 		PodOf(container string) (store.Placement, bool)
+		Containers(prefix string, limit int) ([]string, error)
 	}
 	if _, ok := x.s.(placer); !ok {
 		t.Skip("the store doesn't tell where containers belong")
@@ -192,6 +194,17 @@ func testPlacement(t *testing.T, backend Backend) {
 	check("gone", "c1", store.Placement{})
 	x.reopen()
 	check("gone", "c1", store.Placement{})
+	x.commit(&store.Batch{Meta: m, Records: []*store.Record{Container("ab", "s1", 1), Container("b", "s1", 1), Container("aa", "s1", 1)},
+		Tombstones: []*store.Record{Tombstone("ac", "s1", 1)}})
+	for _, tc := range []struct {
+		prefix string
+		limit  int
+		want   []string
+	}{{"a", 9, []string{"aa", "ab", "ac"}}, {"a", 2, []string{"aa", "ab"}}, {"ab", 9, []string{"ab"}}, {"c", 9, nil}} {
+		if got, err := x.s.(placer).Containers(tc.prefix, tc.limit); err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("containers that begin with %q: %q, %v; want %q", tc.prefix, got, err, tc.want)
+		}
+	}
 }
 
 func testEmptyBatch(t *testing.T, backend Backend) {
