@@ -1,5 +1,7 @@
 // Package sysclock is the machine's own clock in the form that the rest of
-// plegd takes it. It is the only place that reads the time of day.
+// plegd takes it: the agent reads the time of day nowhere else. Only a program
+// that uses package store by itself and gives it no clock gets time.Now, for
+// the names of damaged files.
 package sysclock
 
 import (
