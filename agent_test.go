@@ -1,11 +1,9 @@
 package pleg_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -94,30 +92,4 @@ func waitFor(t *testing.T, what string, met func() bool) {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}
-}
-
-// lines keeps what is logged.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
-// count returns how many lines contain a text.
-func (l *lines) count(text string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range bytes.Lines(l.buf.Bytes()) {
-		if bytes.Contains(line, []byte(text)) {
-			n++
-		}
-	}
-	return n
 }

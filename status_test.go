@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
 )
@@ -35,8 +36,8 @@ func (a *agent) check(name string) pleg.Check {
 func TestHealthBeforeTheFirstRelist(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "cri.sock")
-	log := new(lines)
-	a := startAgent(t, pleg.Config{Endpoint: path, RelistPeriod: 50 * time.Millisecond, Logger: log.logger()}, nil)
+	log := new(logtest.Buffer)
+	a := startAgent(t, pleg.Config{Endpoint: path, RelistPeriod: 50 * time.Millisecond, Logger: log.Logger()}, nil)
 	waitFor(t, "a first answer", func() bool { return !a.check(pleg.CheckRelist).Since.IsZero() })
 	time.Sleep(300 * time.Millisecond)
 	h, c := a.g.Health(), a.check(pleg.CheckRelist)
@@ -61,7 +62,7 @@ func TestHealthBeforeTheFirstRelist(t *testing.T) {
 		t.Errorf("told %v", told(a.read())[container])
 	}
 	a.finish()
-	if bad, good := log.count("does not answer yet"), log.count("runtime answers"); bad != 1 || good != 1 {
+	if bad, good := log.Count("does not answer yet"), log.Count("runtime answers"); bad != 1 || good != 1 {
 		t.Errorf("%d lines at the start of the trouble, %d at its end: want one each", bad, good)
 	}
 }

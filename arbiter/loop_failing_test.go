@@ -50,7 +50,7 @@ func TestLoopRetriesTheSameBatch(t *testing.T) {
 						t.Errorf("try %d differs from the first:\n%s", i+1, diff)
 					}
 				}
-				if a, b := d.log.count("level=ERROR"), d.log.count("state is written again"); a != 1 || b != 1 {
+				if a, b := d.log.Count("level=ERROR"), d.log.Count("state is written again"); a != 1 || b != 1 {
 					t.Errorf("%d lines at the start of the trouble, %d at its end, want one each", a, b)
 				}
 				if h := d.Health(); h.StoreError != "" || !h.StoreSince.IsZero() {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/sysclock"
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/store/storetest"
@@ -30,16 +30,16 @@ type driven struct {
 	faulty *storetest.Faulty
 	cancel context.CancelFunc
 	done   chan error
-	log    *logLines
+	log    *logtest.Buffer
 	seen   *watching
 }
 
 // drive starts a loop over a store.
 func drive(t tester, s store.Store, options ...func(*Config)) *driven {
 	t.Helper()
-	d := &driven{t: t, faulty: storetest.NewFaulty(s), done: make(chan error, 1), log: new(logLines), seen: new(watching)}
+	d := &driven{t: t, faulty: storetest.NewFaulty(s), done: make(chan error, 1), log: new(logtest.Buffer), seen: new(watching)}
 	cfg := Config{
-		Store: d.faulty, Clock: sysclock.New(), Log: slog.New(slog.NewTextHandler(d.log, nil)), Observer: d.seen, BootID: "boot",
+		Store: d.faulty, Clock: sysclock.New(), Log: d.log.Logger(), Observer: d.seen, BootID: "boot",
 		Runtime: storetest.Runtime,
 	}
 	for _, option := range options {

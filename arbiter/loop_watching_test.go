@@ -1,36 +1,11 @@
 package arbiter
 
 import (
-	"bytes"
 	"sync"
 	"time"
 
 	"github.com/plegd/plegd/store"
 )
-
-// logLines keeps what is logged.
-type logLines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-// count returns how many lines contain a text.
-func (l *logLines) count(text string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range bytes.Lines(l.buf.Bytes()) {
-		if bytes.Contains(line, []byte(text)) {
-			n++
-		}
-	}
-	return n
-}
 
 // watching observes a loop.
 type watching struct {

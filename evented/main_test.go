@@ -3,8 +3,6 @@ package evented
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/sysclock"
 	"github.com/plegd/plegd/timestamps"
 )
@@ -114,7 +113,7 @@ func event(id string) *runtimeapi.ContainerEventResponse {
 type rig struct {
 	*Watcher
 	sink *sink
-	log  *lines
+	log  *logtest.Buffer
 	stop func() error
 
 	mu      sync.Mutex
@@ -126,9 +125,9 @@ type rig struct {
 func start(t *testing.T, cfg Config, answers ...error) *rig {
 	t.Helper()
 	clock := sysclock.New()
-	g := &rig{sink: &sink{room: -1}, log: &lines{}, answers: answers}
+	g := &rig{sink: &sink{room: -1}, log: &logtest.Buffer{}, answers: answers}
 	cfg.Sink, cfg.Clock, cfg.Calls = g.sink, clock, arbiter.NewCalls(clock, new(timestamps.Counter))
-	cfg.Logger = slog.New(slog.NewTextHandler(g.log, nil))
+	cfg.Logger = g.log.Logger()
 	if cfg.Random == nil {
 		cfg.Random = func() float64 { return 0.5 }
 	}
@@ -194,26 +193,3 @@ func (g *rig) tries() (at []time.Duration) {
 	}
 	return at
 }
-
-// lines is a log.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.b.Len() == 0 {
-		return nil
-	}
-	return strings.Split(strings.TrimSpace(l.b.String()), "\n")
-}
-
-var _ io.Writer = (*lines)(nil)

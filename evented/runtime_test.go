@@ -125,7 +125,7 @@ func TestStreamsComeAndGo(t *testing.T) {
 	if got := w.sink.String(); strings.Contains(got, "UU") || strings.Contains(got, "DE") || strings.Contains(got, "XE") || strings.Contains(got, "O") {
 		t.Errorf("submitted %s", got)
 	}
-	if got := w.log.all(); len(got) > 20 {
+	if got := w.log.Lines(); len(got) > 20 {
 		t.Errorf("%d lines in the log: %q", len(got), got)
 	}
 }

@@ -60,7 +60,7 @@ func TestWhenAStreamIsUp(t *testing.T) {
 		if g.sink.String() != "UEE" || len(g.tries()) != 1 {
 			t.Errorf("an idle stream is one stream: %s", g.sink)
 		}
-		if got := g.log.all(); len(got) != 1 || !strings.Contains(got[0], "event stream is up") {
+		if got := g.log.Lines(); len(got) != 1 || !strings.Contains(got[0], "event stream is up") {
 			t.Errorf("log: %q", got)
 		}
 	})
@@ -149,7 +149,7 @@ func TestReconnectionDelays(t *testing.T) {
 			}
 		}
 		// One line when it started, none for all that followed.
-		if got := g.log.all(); len(got) != 3 || !strings.Contains(got[0], "is down") || !strings.Contains(got[1], "up again") || !strings.Contains(got[1], "lost_times=12") || !strings.Contains(got[2], "is down") {
+		if got := g.log.Lines(); len(got) != 3 || !strings.Contains(got[0], "is down") || !strings.Contains(got[1], "up again") || !strings.Contains(got[1], "lost_times=12") || !strings.Contains(got[2], "is down") {
 			t.Errorf("log: %q", got)
 		}
 	})
@@ -200,7 +200,7 @@ func TestUnsupportedIsProbedAgain(t *testing.T) {
 			t.Errorf("submitted %s", g.sink)
 		}
 		time.Sleep(time.Minute)
-		if got := g.log.all(); len(got) != 2 || !strings.Contains(got[0], "no event stream") || !strings.Contains(got[1], "up again") {
+		if got := g.log.Lines(); len(got) != 2 || !strings.Contains(got[0], "no event stream") || !strings.Contains(got[1], "up again") {
 			t.Errorf("log: %q", got)
 		}
 	})

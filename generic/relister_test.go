@@ -3,9 +3,7 @@ package generic
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/sysclock"
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
@@ -117,13 +116,13 @@ func TestPeriodCountsFromTheEnd(t *testing.T) {
 
 func TestFailedLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log lines
+		var log logtest.Buffer
 		fails := status.Error(codes.ResourceExhausted, "grpc: received message larger than max")
 		f := onePod()
 		ok := f.containers
 		broken := func(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) { return nil, fails }
 		f.containers = broken
-		g := start(t, Config{Runtime: f, Logger: log.logger()})
+		g := start(t, Config{Runtime: f, Logger: log.Logger()})
 		g.StreamChanged(true)
 		time.Sleep(5500 * time.Millisecond)
 		failed := got[*arbiter.ListFailed](g.sink)
@@ -151,7 +150,7 @@ func TestFailedLists(t *testing.T) {
 		if s := g.Status(); s.Failures != 0 || s.Err != "" || s.FailingSince.Tick != 0 || s.Succeeded.Tick == 0 {
 			t.Errorf("%+v", s)
 		}
-		if got := log.all(); len(got) != 2 || !strings.Contains(got[0], "relist fails") || !strings.Contains(got[1], "failures=7") {
+		if got := log.Lines(); len(got) != 2 || !strings.Contains(got[0], "relist fails") || !strings.Contains(got[1], "failures=7") {
 			t.Errorf("log: %q", got)
 		}
 	})
@@ -376,24 +375,4 @@ func TestEveryQuestionIsAnsweredOnce(t *testing.T) {
 			}
 		})
 	}
-}
-
-// lines is a log.
-type lines struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
-func (l *lines) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Split(strings.TrimSpace(l.b.String()), "\n")
 }
