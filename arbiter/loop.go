@@ -28,8 +28,10 @@ const (
 	// heartbeat: the loop turns at least this often, so that silence of its
 	// own can be told from idleness (Health.Progress).
 	heartbeat = 5 * time.Second
-	// maxUnwritten: while the store fails, no more than this many events are
-	// held for it; then the loop takes nothing more until it works again.
+	// maxUnwritten: while the store fails, no more than this many events, and
+	// as many other entries, are held for it; then the loop takes nothing more
+	// until it works again. Not all that is held has events: an id that only a
+	// false event named has a question and a record.
 	maxUnwritten = 50_000
 )
 
@@ -46,7 +48,7 @@ type Config struct {
 	BootID     string           // boot id of the node, put into events; "" unknown
 	Runtime    store.RuntimeID  // what the state is to describe; Name is learnt from Version
 
-	unwritten int // events held while the store fails; 0: maxUnwritten, tests set less
+	unwritten int // events, and other entries, held while the store fails; 0: maxUnwritten, tests set less
 }
 
 func (c Config) defaulted() Config {
@@ -193,9 +195,10 @@ var ErrRuntime = store.ErrForeign
 
 // Run drives the core until ctx ends, then writes what is pending and gives
 // unused numbers back. It returns nil after a clean stop. It fails at once if
-// the store can't take the first reservation, and later only if the runtime is
-// another than the one the state describes; a store that fails later is
-// retried for ever.
+// the store can't take the first reservation, and later if the runtime is
+// another than the one the state describes, or if the store says what no
+// further try can change: store.ErrDamaged, ErrBatch, ErrConflict, ErrClosed.
+// A store that fails otherwise is retried for ever.
 func (l *Loop) Run(ctx context.Context, hooks Hooks) error {
 	l.hooks = hooks
 	defer l.Close()
@@ -233,17 +236,17 @@ func (l *Loop) turn() error {
 			l.apply(in, l.core.Step(now, in))
 		}
 	}
-	l.write()
-	return nil
+	return l.write()
 }
 
-// full reports whether as many events are held for the store as may be.
+// full reports whether as much is held for the store as may be.
 func (l *Loop) full() bool {
-	n := len(l.pending.events)
+	events, entries := l.pending.size()
 	for i := range l.stuck {
-		n += len(l.stuck[i].batch.Events)
+		ev, en := l.stuck[i].size()
+		events, entries = events+ev, entries+en
 	}
-	return n >= l.cfg.unwritten
+	return max(events, entries) >= l.cfg.unwritten
 }
 
 func (l *Loop) step(in Input) error {
@@ -291,6 +294,9 @@ func (l *Loop) checkRuntime(rt *RuntimeSeen) error {
 // apply hands on what a step decided.
 func (l *Loop) apply(in Input, out Output) {
 	l.pending.add(&out)
+	if list, ok := in.(*ListSeen); ok && list.Scope.All() {
+		l.pending.effects.relisted = list.SandboxCall.Sent.Mono
+	}
 	if out.Wake != 0 && (l.wakeAt == 0 || out.Wake < l.wakeAt) {
 		l.wakeAt = out.Wake
 	}
@@ -320,8 +326,12 @@ func (l *Loop) running(mono int64) int64 { return l.base.Running + mono - l.star
 
 // wait sleeps until there is something to do.
 func (l *Loop) wait(ctx context.Context) {
+	full := l.full()
+	if !full && l.inbox.waiting() { // of what came while it was full the note may be gone
+		return
+	}
 	until := int64(l.cfg.Clock.Mono()) + int64(heartbeat)
-	if l.wakeAt != 0 && !l.full() { // a full one does not step, so there is nothing to wake up for
+	if l.wakeAt != 0 && !full { // a full one does not step, so there is nothing to wake up for
 		until = min(until, l.wakeAt)
 	}
 	if at := l.writeAt(); at != 0 {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -105,15 +106,16 @@ func (l *Loop) writeAt() int64 {
 	}
 }
 
-// write commits and publishes what is pending, if it is time to.
-func (l *Loop) write() {
+// write commits and publishes what is pending, if it is time to. The error is
+// one that no further try would change.
+func (l *Loop) write() error {
 	now := int64(l.cfg.Clock.Mono())
 	if len(l.stuck) > 0 {
 		if now < l.retry.at {
-			return
+			return nil
 		}
-		if l.writeParts(); len(l.stuck) > 0 {
-			return
+		if err := l.writeParts(); err != nil || len(l.stuck) > 0 {
+			return err
 		}
 	}
 	if !l.pending.changes() {
@@ -121,30 +123,44 @@ func (l *Loop) write() {
 			l.publish(&part{effects: l.pending.effects})
 			l.pending.effects = effects{}
 		}
-		return
+		return nil
 	}
 	if !l.limiter.AllowN(time.Unix(0, now), 1) {
-		return
+		return nil
 	}
 	l.stuck = l.pending.split()
-	l.writeParts()
+	return l.writeParts()
+}
+
+// hopeless lists what a store says when trying the same again never helps. A
+// damaged one is set aside by the next start, and a batch that was refused was
+// made from a state that can't be trusted: going on would only hold back for
+// ever what is new.
+var hopeless = []error{store.ErrDamaged, store.ErrBatch, store.ErrConflict, store.ErrClosed, errNumbers}
+
+func isHopeless(err error) bool {
+	return slices.ContainsFunc(hopeless, func(target error) bool { return errors.Is(err, target) })
 }
 
 // writeParts commits the parts in order until one fails. A failed one keeps
 // its numbers and is tried again unchanged, since whether it was written is
-// not known (rule D3).
-func (l *Loop) writeParts() {
+// not known (rule D3). The error is one that no further try would change.
+func (l *Loop) writeParts() error {
 	for len(l.stuck) > 0 {
 		p := &l.stuck[0]
 		if err := l.commit(p); err != nil {
+			now, mono := l.cfg.Clock.Wall(), int64(l.cfg.Clock.Mono())
+			l.health.storeFailed(err, now, mono)
+			if isHopeless(err) {
+				return fmt.Errorf("state can't be written any more: %w", err)
+			}
 			if l.retry.backoff == nil {
 				l.retry.backoff = backoff.NewExponentialBackOff(backoff.WithInitialInterval(retryFirst),
 					backoff.WithMaxInterval(retryMost), backoff.WithMaxElapsedTime(0))
 				l.cfg.Log.Error("state can't be written; held in memory and retried", "error", err)
 			}
-			l.health.storeFailed(err, l.cfg.Clock.Wall())
-			l.retry.at = int64(l.cfg.Clock.Mono() + l.retry.backoff.NextBackOff())
-			return
+			l.retry.at = mono + int64(l.retry.backoff.NextBackOff())
+			return nil
 		}
 		l.publish(p)
 		l.progress.Store(int64(l.cfg.Clock.Mono())) // many parts on a slow disk are progress too
@@ -156,6 +172,7 @@ func (l *Loop) writeParts() {
 	}
 	l.stuck, l.retry = nil, retry{}
 	l.health.storeWorks()
+	return nil
 }
 
 // commit numbers a part, once, and writes it.
@@ -223,12 +240,16 @@ func (l *Loop) stop() error {
 		if len(l.stuck) == 0 {
 			l.stuck = l.pending.split()
 		}
-		l.writeParts()
+		if err := l.writeParts(); err != nil {
+			return err
+		}
 		if len(l.stuck) > 0 {
 			return fmt.Errorf("state could not be written before the end, the next start finds the rest out again: %w", l.health.storeError())
 		}
 	}
-	l.write() // what needed no writing
+	if err := l.write(); err != nil { // what needed no writing
+		return errors.Join(err, l.abandon())
+	}
 	return l.giveBack()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/plegd/plegd/store"
@@ -37,7 +38,8 @@ func (e *ExpiredError) Error() string {
 func (e *ExpiredError) Unwrap() error { return store.ErrExpired }
 
 // feed hands published events to subscriptions. Subscriptions pull, so a
-// reader that stops reading holds nothing but its own position.
+// reader that stops reading holds nothing but its own position and what it has
+// read ahead, readAtOnce events at most.
 type feed struct {
 	store store.Store
 	epoch timestamps.Epoch
@@ -128,7 +130,8 @@ type Subscription struct {
 
 // Next returns the next event; it waits for one until ctx ends. Other errors
 // are an ExpiredError, when the reader was slower than the journal's
-// retention, and ErrStopped. The event is shared: don't change it.
+// retention, and ErrStopped. The event is shared with other readers, labels
+// and all: don't change it.
 func (s *Subscription) Next(ctx context.Context) (*store.Event, error) {
 	for len(s.buf) == 0 {
 		s.feed.mu.Lock()
@@ -150,7 +153,9 @@ func (s *Subscription) Next(ctx context.Context) (*store.Event, error) {
 		}
 	}
 	ev := &s.buf[0]
-	s.buf = s.buf[1:]
+	if s.buf = s.buf[1:]; len(s.buf) == 0 {
+		s.buf = nil // an empty slice would still hold all that was read
+	}
 	s.after = ev.Position.Seq
 	return ev, nil
 }
@@ -192,7 +197,9 @@ func (s *Subscription) fillFromTail() bool {
 	}
 	for i := range tail {
 		if tail[i].Position.Seq > s.after {
-			s.buf = tail[i:min(len(tail), i+readAtOnce)]
+			// Copied, since a part of the tail would keep all of it alive for as
+			// long as this reader doesn't go on.
+			s.buf = slices.Clone(tail[i:min(len(tail), i+readAtOnce)])
 			return true
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // are monotonic.
 type Health struct {
 	Progress    time.Duration // since the loop last turned
-	Relisted    bool          // a full list was applied in this run and can be read
-	RelistAge   time.Duration // since the last applied full list was sent
+	Relisted    bool          // what a full list of this run found can be read
+	RelistAge   time.Duration // since the newest full list was sent whose findings can be read
 	ListError   string        // why the last full list failed, "" if it didn't
 	ListFailing time.Time     // since when full lists fail
 	Stream      StreamState
@@ -19,17 +19,18 @@ type Health struct {
 	StreamError string // why the stream is not up, "" if it is
 	StoreError  string // why the last commit failed, "" if it didn't
 	StoreSince  time.Time
-	Faults      int // entities whose last inspection failed
-	Reinspect   int // entries of the reinspection queue
-	Queued      int // events that wait for the loop
+	StoreFails  time.Duration // for how long commits have failed, by the monotonic clock
+	Faults      int           // entities whose last inspection failed
+	Reinspect   int           // entries of the reinspection queue
+	Queued      int           // events that wait for the loop
 }
 
 // healthState is the part of Health that needs remembering.
 type healthState struct {
-	mu         sync.Mutex
-	h          Health
-	relistMono int64
-	storeErr   error
+	mu        sync.Mutex
+	h         Health
+	storeMono int64 // when commits began to fail
+	storeErr  error
 }
 
 // seen takes note of inputs that concern health.
@@ -39,8 +40,7 @@ func (s *healthState) seen(in Input) {
 	switch in := in.(type) {
 	case *ListSeen:
 		if in.Scope.All() {
-			s.h.Relisted, s.h.ListError, s.h.ListFailing = true, "", time.Time{}
-			s.relistMono = in.SandboxCall.Sent.Mono
+			s.h.ListError, s.h.ListFailing = "", time.Time{}
 		}
 	case *ListFailed:
 		if in.Scope.All() {
@@ -57,13 +57,13 @@ func (s *healthState) seen(in Input) {
 	}
 }
 
-func (s *healthState) storeFailed(err error, now time.Time) {
+func (s *healthState) storeFailed(err error, now time.Time, mono int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.storeErr = err
 	s.h.StoreError = err.Error()
 	if s.h.StoreSince.IsZero() {
-		s.h.StoreSince = now
+		s.h.StoreSince, s.storeMono = now, mono
 	}
 }
 
@@ -84,13 +84,17 @@ func (l *Loop) Health() Health {
 	mono := int64(l.cfg.Clock.Mono())
 	l.health.mu.Lock()
 	h := l.health.h
-	if h.Relisted {
-		h.RelistAge = time.Duration(max(0, mono-l.health.relistMono))
+	if h.StoreError != "" {
+		h.StoreFails = time.Duration(max(0, mono-l.health.storeMono))
 	}
 	l.health.mu.Unlock()
 	h.Progress = time.Duration(max(0, mono-l.progress.Load()))
 	l.view.mu.RLock()
-	h.Relisted = h.Relisted && l.view.freshAll != 0 // not before readers can see what it found
+	// Not what the core has applied: while the store fails, readers see what
+	// was before.
+	if h.Relisted = l.view.freshAll != 0; h.Relisted {
+		h.RelistAge = time.Duration(max(0, mono-l.view.relisted))
+	}
 	h.Faults, h.Reinspect = len(l.view.faults), len(l.view.asks)
 	l.view.mu.RUnlock()
 	h.Queued = l.Queued()

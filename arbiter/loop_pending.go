@@ -27,13 +27,16 @@ type effects struct {
 	fresh     map[string]timestamps.Tick // pod key, "" for everything → newest call that was applied
 	confirmed map[string]struct{}        // ids
 	faults    map[string]string          // id → error, "" when it works again
+	relisted  int64                      // monotonic ns at which the newest full list was sent
 }
 
-func (e *effects) empty() bool { return len(e.fresh)+len(e.confirmed)+len(e.faults) == 0 }
+func (e *effects) empty() bool { return e.size() == 0 }
+
+func (e *effects) size() int { return len(e.fresh) + len(e.confirmed) + len(e.faults) }
 
 func (e *effects) add(out *Output) {
 	if e.fresh == nil {
-		*e = effects{map[string]timestamps.Tick{}, map[string]struct{}{}, map[string]string{}}
+		e.fresh, e.confirmed, e.faults = map[string]timestamps.Tick{}, map[string]struct{}{}, map[string]string{}
 	}
 	for _, f := range out.Fresh {
 		e.fresh[f.PodKey] = max(e.fresh[f.PodKey], f.Sent)
@@ -88,12 +91,23 @@ func (p *pending) changes() bool {
 	return p.meta || len(p.records)+len(p.gone)+len(p.tombs)+len(p.asks)+len(p.events) > 0
 }
 
+// size is how many events are pending, and how many entries otherwise.
+func (p *pending) size() (events, entries int) {
+	return len(p.events), len(p.records) + len(p.gone) + len(p.tombs) + len(p.asks) + p.effects.size()
+}
+
 // part is one transaction's worth of pending changes. Its events get their
 // numbers when it is first written and keep them however often that is tried.
 type part struct {
 	batch    store.Batch
 	numbered bool
 	effects  effects
+}
+
+// size is how many events the part holds, and how many entries otherwise.
+func (p *part) size() (events, entries int) {
+	b := &p.batch
+	return len(b.Events), len(b.Records) + len(b.Gone) + len(b.Tombstones) + len(b.Forgotten) + len(b.Asks) + len(b.Answered) + p.effects.size()
 }
 
 // partSize is how many events or records go into one transaction: enough to

@@ -70,6 +70,7 @@ type view struct {
 	faults   map[string]string
 	asks     map[string]*store.Ask
 	freshAll timestamps.Tick
+	relisted int64                      // monotonic ns at which the list behind freshAll was sent
 	fresh    map[string]timestamps.Tick // pod key → newest look
 	position timestamps.Position
 	changed  chan struct{} // closed and replaced when freshness or a question moves
@@ -123,6 +124,9 @@ func (v *view) apply(p *part, at timestamps.Position) {
 		case v.recs[id] != nil: // else it is gone already, and nobody would take the fault off
 			v.faults[id] = err
 		}
+	}
+	if p.effects.fresh[""] > v.freshAll {
+		v.relisted = p.effects.relisted
 	}
 	v.refresh(p.effects.fresh)
 	if len(p.effects.fresh)+len(p.batch.Asks)+len(p.batch.Answered)+len(p.batch.Gone) > 0 {
