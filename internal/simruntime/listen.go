@@ -44,11 +44,11 @@ type opener interface {
 	close()                      // for good
 }
 
-func newOpener(lis net.Listener) opener {
+func newOpener(lis net.Listener, up bool) opener {
 	if u, ok := lis.(*unixListener); ok {
 		return &unixOpener{lis: u}
 	}
-	return newValve(lis)
+	return newValve(lis, up)
 }
 
 type unixOpener struct {

@@ -15,12 +15,13 @@ import (
 // server ends and all its connections with it; when it comes up again, a
 // listener of Listen is made anew, and any other goes on accepting.
 func (r *Runtime) Serve(ctx context.Context, lis net.Listener) error {
-	src := newOpener(lis)
-	defer src.close()
-
 	r.mu.Lock()
 	r.loops++
+	up := r.up
 	r.mu.Unlock()
+	src := newOpener(lis, up)
+	defer src.close()
+
 	defer func() {
 		r.mu.Lock()
 		r.loops--

@@ -12,9 +12,10 @@ type valve struct {
 	lis  net.Listener
 	done chan struct{} // the accepting goroutine has ended
 
-	mu  sync.Mutex
-	run *valveRun
-	err error // of the listener, once it has failed
+	mu    sync.Mutex
+	run   *valveRun
+	first *valveRun // the run that open is to return first, made ahead
+	err   error     // of the listener, once it has failed
 }
 
 // valveRun is the listener of one run.
@@ -26,10 +27,20 @@ type valveRun struct {
 	err    func() error
 }
 
-func newValve(lis net.Listener) *valve {
+// newValve begins to accept. If the runtime is up, who comes before the first
+// open waits for it: to the client the listener has listened all the time.
+func newValve(lis net.Listener, up bool) *valve {
 	v := &valve{lis: lis, done: make(chan struct{})}
+	if up {
+		v.first = v.newRun()
+		v.run = v.first
+	}
 	go v.accept()
 	return v
+}
+
+func (v *valve) newRun() *valveRun {
+	return &valveRun{addr: v.lis.Addr(), conns: make(chan net.Conn), closed: make(chan struct{}), err: v.failure}
 }
 
 func (v *valve) accept() {
@@ -75,12 +86,21 @@ func (v *valve) open() (net.Listener, error) {
 	if v.err != nil {
 		return nil, v.err
 	}
-	v.run = &valveRun{addr: v.lis.Addr(), conns: make(chan net.Conn), closed: make(chan struct{}), err: v.failure}
+	v.run, v.first = v.first, nil
+	if v.run == nil {
+		v.run = v.newRun()
+	}
 	return v.run, nil
 }
 
 func (v *valve) close() {
 	_ = v.lis.Close()
+	v.mu.Lock()
+	first := v.first
+	v.mu.Unlock()
+	if first != nil { // never opened, so nobody has closed it
+		_ = first.Close()
+	}
 	<-v.done
 }
 
