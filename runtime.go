@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/evented"
 	"github.com/plegd/plegd/internal/cri"
 	"github.com/plegd/plegd/timestamps"
 )
@@ -144,14 +145,16 @@ func (g *Generator) askVersion(ctx context.Context) bool {
 // admitStream refuses the event stream of containerd 1.7: its subscribers
 // share one channel, so each event that we read is one that the kubelet or
 // crictl does not get (containerd#7318, fixed in 2.0). containerd 1.6 has no
-// stream and says so itself.
+// stream and says so itself. While it is not known who answers, nothing is
+// opened: a subscription can't be taken back by the time it is known.
 func (g *Generator) admitStream(ctx context.Context) error {
 	v, err := g.client.Version(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // then opening the stream fails too, and says why
+		return fmt.Errorf("whether the runtime's events may be read is not known: %w", err)
 	}
 	if v.Name == "containerd" && strings.HasPrefix(strings.TrimPrefix(v.Version, "v"), "1.7.") {
-		return fmt.Errorf("containerd %s gives each event to one subscriber only, so reading them would take them from others", v.Version)
+		return fmt.Errorf("%w: containerd %s gives each event to one subscriber only, so reading them would take them from others",
+			evented.ErrRefused, v.Version)
 	}
 	return nil
 }

@@ -20,6 +20,9 @@ var (
 	// ErrUnsupported is wrapped by the error of [Watcher.Run] when the stream
 	// is required and the runtime has none.
 	ErrUnsupported = errors.New("event stream is not supported by the runtime")
+	// ErrRefused is wrapped by the error of [Config.Admit] that says that the
+	// stream must not be opened.
+	ErrRefused = errors.New("event stream is not used")
 	// ErrMalformed is wrapped by the error of a [Stream]'s Recv for a message
 	// that could not be decoded. The stream goes on after it.
 	ErrMalformed = cri.ErrMalformed
@@ -71,9 +74,11 @@ type Config struct {
 	// Required makes Run return an error that wraps [ErrUnsupported] instead
 	// of trying an unsupported stream again.
 	Required bool
-	// Admit is asked before each try. An error says why the stream must not be
-	// opened although the runtime has it; it then counts as unsupported. Nil
-	// admits always.
+	// Admit is asked before each try. An error keeps the stream from being
+	// opened. One that wraps [ErrRefused] says that it must not be although the
+	// runtime has it; the stream then counts as unsupported. Any other says that
+	// this could not be found out; it then counts as down and is tried again
+	// soon. Nil admits always.
 	Admit func(ctx context.Context) error
 	// Grace is how long a stream has to last to count as up. Zero means the
 	// default.

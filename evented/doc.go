@@ -23,7 +23,9 @@
 //     progress, never because a stream was opened: opening proves nothing.
 //  5. At most one stream is open at a time, and every goroutine has ended when
 //     Run returns.
-//  6. The log gets one line when trouble starts or changes its kind and one when
+//  6. StreamChanged is submitted when the state changes, and when the reason why
+//     the stream is not up changes in kind.
+//  7. The log gets one line when trouble starts or changes its kind and one when
 //     the stream has been well for a while, however often it flaps in between.
 //
 // When a stream counts as up. The CRI has no hello and no heartbeat, gRPC
@@ -35,9 +37,9 @@
 //
 // When a stream is unsupported. Three ways to say so are known: code
 // Unimplemented (containerd 1.6), an end without an error at once (CRI-O with
-// pod events off, cri-o/cri-o#7164), and [Config.Admit], by which the caller
-// keeps away from runtimes whose subscribers take events from each other
-// (containerd 1.7, containerd/containerd#7318). All three are asked again every
+// pod events off, cri-o/cri-o#7164), and [ErrRefused] from [Config.Admit], by
+// which the caller keeps away from runtimes whose subscribers take events from
+// each other (containerd 1.7, containerd/containerd#7318). All three are asked again every
 // [Config.ProbeInterval] and at once after [Watcher.Reprobe]: the runtime may
 // have been upgraded.
 //

@@ -40,8 +40,10 @@ func (w *Watcher) try(ctx context.Context) ending {
 	w.status.Tries++
 	w.mu.Unlock()
 	if w.cfg.Admit != nil {
-		if err := w.cfg.Admit(ctx); err != nil {
+		if err := w.cfg.Admit(ctx); errors.Is(err, ErrRefused) {
 			return ending{state: arbiter.StreamUnsupported, err: err}
+		} else if err != nil {
+			return ending{state: arbiter.StreamDown, err: err}
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -99,7 +101,7 @@ func (w *Watcher) supervise(r *receiver) (up bool) {
 			return up || r.received()
 		case <-grace.C:
 			grace.C = nil
-			w.change(arbiter.StreamUp, "")
+			w.change(arbiter.StreamUp, nil)
 			up = true
 		case <-first:
 			first, grace.C = nil, nil
@@ -132,7 +134,7 @@ func (w *Watcher) receive(stream Stream, r *receiver) {
 			return
 		}
 		r.once.Do(func() {
-			w.change(arbiter.StreamUp, "")
+			w.change(arbiter.StreamUp, nil)
 			close(r.first)
 		})
 		// The stamp of receipt comes after StreamUp: an event may be stamped

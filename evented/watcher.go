@@ -2,12 +2,15 @@ package evented
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"google.golang.org/grpc/status"
 
 	"github.com/plegd/plegd/arbiter"
 	"github.com/plegd/plegd/timestamps"
@@ -23,6 +26,7 @@ type Watcher struct {
 
 	mu     sync.Mutex
 	status Status
+	kind   string // of the reason that was submitted last
 }
 
 // Status is what is known of the stream. Counts are since the start. Stamps are
@@ -76,7 +80,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if over(ctx) {
 			return nil // the stream ended because Run does
 		}
-		w.change(end.state, end.err.Error())
+		w.change(end.state, end.err)
 		w.trouble.starts(end.state, end.err, w.cfg.Clock.Mono())
 		if end.state == arbiter.StreamUnsupported && w.cfg.Required {
 			return fmt.Errorf("%w: %w", ErrUnsupported, end.err)
@@ -128,23 +132,44 @@ func (w *Watcher) sleep(ctx context.Context, d time.Duration, note <-chan struct
 	return true
 }
 
-// change submits a change of the stream's state. Of what stays the same the
-// arbiter hears nothing.
-func (w *Watcher) change(state arbiter.StreamState, why string) {
+// change submits a change of the stream's state, or of the kind of reason for
+// it: what is wrong now may be something else than what was wrong at first, and
+// health tells the last reason it has heard. Of what stays the same the arbiter
+// hears nothing; errors of one kind may differ from try to try.
+func (w *Watcher) change(state arbiter.StreamState, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.status.Err = why
-	if why != "" {
+	why, kind := "", kindOf(err)
+	if err != nil {
+		why = err.Error()
 		w.status.LastErr = why
 	}
-	if w.status.State == state {
+	w.status.Err = why
+	if w.status.State == state && w.kind == kind {
 		return
 	}
 	at := w.cfg.Calls.Answered(timestamps.FromStream)
-	w.status.State, w.status.Since = state, at
-	if state == arbiter.StreamUp {
-		w.status.Opened++
+	w.kind = kind
+	if w.status.State != state {
+		w.status.State, w.status.Since = state, at
+		if state == arbiter.StreamUp {
+			w.status.Opened++
+		}
 	}
 	// Under the lock, so that no event can overtake its stream (invariant 2).
 	w.cfg.Sink.Submit(&arbiter.StreamChanged{At: at, State: state, Err: why})
+}
+
+// kindOf tells reasons apart: by the gRPC code where there is one.
+func kindOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	if errors.Is(err, io.EOF) {
+		return "end"
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Code().String()
+	}
+	return err.Error()
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,13 +238,13 @@ func TestRequiredStream(t *testing.T) {
 	}
 }
 
-// containerd#7318: reading would take events from others.
+// Reading would take events from others (containerd#7318).
 func TestNotAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuse := true
 		g := start(t, Config{Admit: func(context.Context) error {
 			if refuse {
-				return errors.New("containerd 1.7 gives each event to one subscriber only")
+				return fmt.Errorf("%w: containerd 1.7 gives each event to one subscriber only", ErrRefused)
 			}
 			return nil
 		}})
@@ -256,6 +257,57 @@ func TestNotAdmitted(t *testing.T) {
 		time.Sleep(time.Second)
 		if g.sink.String() != "XU" {
 			t.Errorf("submitted %s", g.sink)
+		}
+	})
+}
+
+// Where it can't be found out whether the stream may be opened, it isn't, and
+// that is asked again soon.
+func TestAdmissionThatFailsIsAskedAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var refused atomic.Bool
+		g := start(t, Config{Admit: func(context.Context) error {
+			if refused.Load() {
+				return fmt.Errorf("%w: x", ErrRefused)
+			}
+			return fmt.Errorf("version: %w", unavailable)
+		}})
+		time.Sleep(time.Minute)
+		if s := g.Status(); g.sink.String() != "D" || len(g.tries()) != 0 || s.Tries < 8 || !strings.Contains(s.Err, "no socket") {
+			t.Errorf("%s, %+v", g.sink, s)
+		}
+		refused.Store(true)
+		time.Sleep(2 * DefaultBackoffMax)
+		if g.sink.String() != "DX" || len(g.tries()) != 0 {
+			t.Errorf("submitted %s, %d streams", g.sink, len(g.tries()))
+		}
+	})
+}
+
+// Health tells the reason that it heard last: when another kind of trouble
+// takes the place of the first, it hears of that, but not of each try, and the
+// log has one line.
+func TestAnotherReasonIsSubmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		denied := status.Error(codes.PermissionDenied, "not for you")
+		again := status.Error(codes.Unavailable, "no socket, in other words")
+		g := start(t, Config{}, unavailable, again, unavailable, denied, denied, again)
+		time.Sleep(5 * time.Second) // all of them, and not yet a stream
+		var reasons []string
+		for _, in := range g.sink.inputs() {
+			if in, ok := in.(*arbiter.StreamChanged); ok && in.State == arbiter.StreamDown {
+				reasons = append(reasons, in.Err)
+			}
+		}
+		if len(reasons) != 3 || !strings.Contains(reasons[0], "no socket") || !strings.Contains(reasons[1], "not for you") || !strings.Contains(reasons[2], "other words") {
+			t.Errorf("%q", reasons)
+		}
+		first := g.sink.inputs()[0].(*arbiter.StreamChanged)
+		if s := g.Status(); s.Since != first.At {
+			t.Errorf("down since %+v, want since %+v", s.Since, first.At)
+		}
+		if got := g.log.Lines(); len(got) != 1 {
+			t.Errorf("log: %q", got)
 		}
 	})
 }
