@@ -61,8 +61,8 @@ type Core struct {
 	boot   string // boot id put into events
 
 	ents      map[string]*entity       // live and provisional entities by id
-	members   map[string][]string      // sandbox id → ids of containers that name it
-	sandboxes map[string][]string      // pod key → ids of its sandboxes
+	members   index                    // sandbox id → ids of containers that name it
+	sandboxes index                    // pod key → ids of its sandboxes
 	tombs     map[string]*store.Record // removed entities by id
 	tombOrder []string                 // ids in order of removal
 	revive    map[string]timestamps.Tick
@@ -134,7 +134,7 @@ func NewCore(limits Limits, bootID string) *Core {
 	}
 	return &Core{
 		limits: limits, boot: bootID, owner: new(owner),
-		ents: map[string]*entity{}, members: map[string][]string{}, sandboxes: map[string][]string{},
+		ents: map[string]*entity{}, members: index{}, sandboxes: index{},
 		tombs: map[string]*store.Record{}, revive: map[string]timestamps.Tick{},
 		asks: map[string]store.Ask{}, out: map[ActionKey]struct{}{}, missing: map[string]missMark{},
 		wanted: map[ActionKey]wish{},
@@ -171,7 +171,7 @@ func (c *Core) Clone() *Core {
 	c.owner = new(owner)
 	d := *c
 	d.owner, d.work = new(owner), step{}
-	d.ents, d.members, d.sandboxes = maps.Clone(c.ents), maps.Clone(c.members), maps.Clone(c.sandboxes)
+	d.ents, d.members, d.sandboxes = maps.Clone(c.ents), c.members.clone(), c.sandboxes.clone()
 	d.tombs, d.tombOrder, d.revive = maps.Clone(c.tombs), slices.Clone(c.tombOrder), maps.Clone(c.revive)
 	d.asks, d.out, d.missing, d.wanted = maps.Clone(c.asks), maps.Clone(c.out), maps.Clone(c.missing), maps.Clone(c.wanted)
 	return &d
@@ -306,50 +306,6 @@ func (c *Core) add(s *step, e *entity) {
 func (c *Core) put(e *entity) {
 	c.ents[e.rec.ID] = e
 	c.resum(e)
-}
-
-// placeOf is the key under which an entity is found: a sandbox by its pod, a
-// container by its sandbox.
-func placeOf(r *store.Record) string {
-	if r.Kind == store.KindSandbox {
-		return r.PodKey()
-	}
-	return r.Sandbox
-}
-
-// places is the index of an entity's kind.
-func (c *Core) places(k store.Kind) map[string][]string {
-	if k == store.KindSandbox {
-		return c.sandboxes
-	}
-	return c.members
-}
-
-func (c *Core) index(r *store.Record) {
-	m := c.places(r.Kind)
-	m[placeOf(r)] = with(m[placeOf(r)], r.ID)
-}
-
-func (c *Core) unindex(r *store.Record, at string) { without(c.places(r.Kind), at, r.ID) }
-
-// with returns the list with id in it. The list itself may be shared with a
-// clone, so it is never appended to in place.
-func with(list []string, id string) []string {
-	if slices.Contains(list, id) {
-		return list
-	}
-	return append(slices.Clip(list), id)
-}
-
-func without(m map[string][]string, key, id string) {
-	i := slices.Index(m[key], id)
-	switch {
-	case i < 0:
-	case len(m[key]) == 1:
-		delete(m, key)
-	default:
-		m[key] = slices.Concat(m[key][:i], m[key][i+1:])
-	}
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

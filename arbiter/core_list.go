@@ -126,7 +126,7 @@ func (c *Core) absentFromSandbox(s *step, l *ListSeen) {
 	c.answerAll(s, l.Containers, l.ContainerCall)
 	weak := l.ContainerCall.Answered.Mono < c.doubtful
 	listed := listedIn(l)
-	for _, id := range append([]string{l.Scope.Sandbox}, c.members[l.Scope.Sandbox]...) {
+	for _, id := range c.sandboxAndMembers(l.Scope.Sandbox) {
 		if e := c.ents[id]; e == nil || listed[id] {
 			continue
 		}
@@ -143,8 +143,8 @@ func (c *Core) absentFromPod(s *step, l *ListSeen) {
 	c.answerAll(s, l.Sandboxes, l.SandboxCall)
 	c.answerAll(s, l.Containers, l.ContainerCall)
 	listed := listedIn(l)
-	for _, sandbox := range c.sandboxes[l.Scope.PodUID] {
-		for _, id := range append([]string{sandbox}, c.members[sandbox]...) {
+	for _, sandbox := range c.sandboxes.ids(l.Scope.PodUID) {
+		for _, id := range c.sandboxAndMembers(sandbox) {
 			if e := c.ents[id]; e != nil && !listed[id] && callFor(l, e.rec.Kind).Sent.Tick > e.rec.Known {
 				c.want(s, id, store.ReasonRemoval, callFor(l, e.rec.Kind).Answered.Tick)
 			}
@@ -213,7 +213,7 @@ func (c *Core) listFailed(s *step, l *ListFailed) {
 			}
 		}
 	case l.Scope.Sandbox != "":
-		for _, id := range append([]string{l.Scope.Sandbox}, c.members[l.Scope.Sandbox]...) {
+		for _, id := range c.sandboxAndMembers(l.Scope.Sandbox) {
 			c.askFailed(s, id)
 		}
 	}

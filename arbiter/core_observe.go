@@ -1,6 +1,8 @@
 package arbiter
 
 import (
+	"slices"
+
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
 )
@@ -23,9 +25,17 @@ func (c *Core) observe(s *step, it *Item, o observation) *entity {
 		return nil
 	}
 	if t := c.tombs[it.ID]; t != nil {
-		return c.observeTombstone(s, t, it, o)
+		if t.Kind == it.Kind || !o.call || o.span.From <= t.Removed || !onlyHeardOf(t) {
+			return c.observeTombstone(s, t, it, o)
+		}
+		c.dropTombstone(s, it.ID)
+		c.tombOrder = slices.DeleteFunc(slices.Clone(c.tombOrder), func(id string) bool { return id == it.ID })
 	}
 	e := c.edit(s, it.ID)
+	if e != nil && e.rec.Kind != it.Kind && o.call && o.span.From > e.rec.Known && onlyHeardOf(&e.rec) {
+		c.supplant(s, e)
+		e = nil
+	}
 	switch {
 	case e == nil:
 		e = c.introduce(s, it, o)
@@ -46,6 +56,26 @@ func (c *Core) observe(s *step, it *Item, o observation) *entity {
 		c.considerLowering(s, e, it, o, known)
 	}
 	return e
+}
+
+// onlyHeardOf reports whether events alone have spoken of an entity: no call
+// has ever shown it, so what kind it is may be an event's mistake.
+func onlyHeardOf(r *store.Record) bool { return r.Evidence.Reported.Span.From == 0 }
+
+// supplant ends an entity that a call has shown to be something else. It never
+// was, so it leaves no tombstone; what was told of it is told to be over.
+func (c *Core) supplant(s *step, e *entity) {
+	e.rec.State = store.StateRemoved
+	if !e.rec.Provisional {
+		c.tell(s, e)
+	}
+	c.sum -= e.sum
+	delete(c.ents, e.rec.ID)
+	c.unindex(&e.rec, placeOf(&e.rec))
+	c.dropAsk(s, e.rec.ID)
+	if e.pub != nil {
+		s.out.Changes.Gone = append(s.out.Changes.Gone, store.Key{Kind: e.rec.Kind, ID: e.rec.ID})
+	}
 }
 
 // voidExit takes back an exit that was seen without its code and not yet
@@ -154,11 +184,15 @@ func (c *Core) adoptPod(s *step, r *store.Record) {
 	if r.Identity.Pod == (store.PodRef{}) {
 		return
 	}
-	for _, id := range c.members[r.ID] {
+	var differ []string
+	for id := range c.members[r.ID] {
 		if m := c.ents[id]; m != nil && m.rec.Identity.Pod != r.Identity.Pod {
-			m = c.edit(s, id)
-			m.rec.Identity.Pod = r.Identity.Pod
+			differ = append(differ, id)
 		}
+	}
+	slices.Sort(differ)
+	for _, id := range differ {
+		c.edit(s, id).rec.Identity.Pod = r.Identity.Pod
 	}
 }
 

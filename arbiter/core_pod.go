@@ -33,7 +33,7 @@ func compareBool(a, b bool) int {
 // kept after the network was torn down and never shown for another sandbox.
 func (c *Core) podIP(key string) string {
 	var current *store.Record
-	for _, id := range c.sandboxes[key] {
+	for id := range c.sandboxes[key] { // newerSandbox decides in any order
 		if e := c.ents[id]; e != nil && !e.rec.Provisional && (current == nil || newerSandbox(&e.rec, current) > 0) {
 			current = &e.rec
 		}

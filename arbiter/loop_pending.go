@@ -12,7 +12,7 @@ import (
 // to one entity the last is kept; events are all kept, in order.
 type pending struct {
 	records map[string]*store.Record // put
-	gone    map[string]store.Kind    // delete
+	gone    map[store.Key]struct{}   // delete
 	tombs   map[string]*store.Record // put; nil: delete
 	asks    map[string]*store.Ask    // put; nil: delete
 	events  []store.Event
@@ -59,16 +59,17 @@ func (e *effects) add(out *Output) {
 func (p *pending) add(out *Output) {
 	ch := &out.Changes
 	if p.records == nil {
-		p.records, p.gone = map[string]*store.Record{}, map[string]store.Kind{}
+		p.records, p.gone = map[string]*store.Record{}, map[store.Key]struct{}{}
 		p.tombs, p.asks = map[string]*store.Record{}, map[string]*store.Ask{}
+	}
+	// An id that turned out to be of the other kind is gone and put in one step.
+	for _, k := range ch.Gone {
+		delete(p.records, k.ID)
+		p.gone[k] = struct{}{}
 	}
 	for _, r := range ch.Records {
 		p.records[r.ID] = r
-		delete(p.gone, r.ID)
-	}
-	for _, k := range ch.Gone {
-		delete(p.records, k.ID)
-		p.gone[k.ID] = k.Kind
+		delete(p.gone, store.Key{Kind: r.Kind, ID: r.ID})
 	}
 	for _, id := range ch.Forgotten {
 		p.tombs[id] = nil
@@ -167,9 +168,11 @@ func (p *pending) move(b *store.Batch, id string) {
 		b.Records = append(b.Records, r)
 		delete(p.records, id)
 	}
-	if k, ok := p.gone[id]; ok {
-		b.Gone = append(b.Gone, store.Key{Kind: k, ID: id})
-		delete(p.gone, id)
+	for _, kind := range [...]store.Kind{store.KindSandbox, store.KindContainer} {
+		if k := (store.Key{Kind: kind, ID: id}); has(p.gone, k) {
+			b.Gone = append(b.Gone, k)
+			delete(p.gone, k)
+		}
 	}
 	if t, ok := p.tombs[id]; ok {
 		if t != nil {
@@ -194,8 +197,8 @@ func (p *pending) ids() map[string]struct{} {
 	for id := range p.records {
 		ids[id] = struct{}{}
 	}
-	for id := range p.gone {
-		ids[id] = struct{}{}
+	for k := range p.gone {
+		ids[k.ID] = struct{}{}
 	}
 	for id := range p.tombs {
 		ids[id] = struct{}{}
@@ -212,4 +215,9 @@ func entityOf(ev *store.Event) string {
 		return ev.Container.ID
 	}
 	return ev.SandboxID
+}
+
+func has[K comparable](set map[K]struct{}, k K) bool {
+	_, ok := set[k]
+	return ok
 }
