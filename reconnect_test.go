@@ -149,3 +149,27 @@ func TestEverythingReplaced(t *testing.T) {
 		must(t, a.stop())
 	})
 }
+
+// TestSnapshotIsNotAheadOfItsEvents: a start that a list saw is told with the
+// answer of the inspection; while that hangs, the snapshot doesn't show it
+// either, since whoever goes on from its position would hear of it twice.
+func TestSnapshotIsNotAheadOfItsEvents(t *testing.T) {
+	t.Parallel()
+	inBubble(t, simruntime.Config{Seed: 34}, func(t *testing.T, rt *simruntime.Runtime, cfg pleg.Config) {
+		cfg.Mode = pleg.ModeGeneric
+		cfg.RPCTimeout = time.Minute
+		simtest.Rule(t, rt, simruntime.Rule{Method: "ContainerStatus", Delay: 5 * time.Second})
+		_, container := pod(t, rt, "slow")
+		a := startAgent(t, cfg, nil)
+		for range 20 {
+			time.Sleep(500 * time.Millisecond)
+			shown := cached(a.g)[container]
+			told := told(a.read())[container]
+			if running := slices.Contains(told, "ContainerStarted"); running != (shown == "running") {
+				t.Fatalf("shown %q, told %v", shown, told)
+			}
+		}
+		a.agree(rt)
+		must(t, a.stop())
+	})
+}

@@ -149,10 +149,10 @@ func (g *Generator) gauges() metrics.Gauges {
 			m.RunningPods++
 		}
 		for _, s := range p.Sandboxes {
-			m.Sandboxes[s.State.Name(store.KindSandbox)]++
+			m.Sandboxes[s.Journaled.Name(store.KindSandbox)]++
 		}
 		for _, c := range p.Containers {
-			m.Containers[c.State.Name(store.KindContainer)]++
+			m.Containers[c.Journaled.Name(store.KindContainer)]++
 		}
 	}
 	return m
