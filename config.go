@@ -39,8 +39,8 @@ const (
 var Modes = []Mode{ModeHybrid, ModeGeneric, ModeEvented}
 
 const (
-	// DefaultRelistThreshold is how much older than the period in force the
-	// last good relist may be before the node counts as not ready: the
+	// DefaultRelistThreshold is how much older than the period the last good
+	// relist may be before the node counts as not ready: the
 	// kubelet's three minutes.
 	DefaultRelistThreshold = 3 * time.Minute
 	// bootIDFile is where Linux says which boot this is.
@@ -62,8 +62,9 @@ type Config struct {
 	// default 1 s; RelistPeriodMax, by default 5 min, is the longest that a
 	// healthy stream earns. They count from the end of a relist.
 	RelistPeriod, RelistPeriodMax time.Duration
-	// RelistThreshold is how much older than the period in force the last good
-	// relist may be before Health says so. Default DefaultRelistThreshold.
+	// RelistThreshold is how much older than the period, as it was when the
+	// last good relist ended, that relist may be before Health says so. Default
+	// DefaultRelistThreshold.
 	RelistThreshold time.Duration
 	// RPCTimeout bounds each call to the runtime. Default 10 s.
 	RPCTimeout time.Duration
@@ -175,8 +176,8 @@ func (c Config) validate() error {
 		return bad("RelistPeriod", c.RelistPeriod, "must be at least %v", minPeriod)
 	case c.RelistPeriodMax < c.RelistPeriod:
 		return bad("RelistPeriodMax", c.RelistPeriodMax, "must not be below the relist period %v", c.RelistPeriod)
-	case c.RelistThreshold < c.RelistPeriod:
-		return bad("RelistThreshold", c.RelistThreshold, "must not be below the relist period %v", c.RelistPeriod)
+	case c.RelistThreshold < 0:
+		return bad("RelistThreshold", c.RelistThreshold, "must be positive")
 	case c.RPCTimeout < minTimeout:
 		return bad("RPCTimeout", c.RPCTimeout, "must be at least %v", minTimeout)
 	case c.MaxInspections < 1 || c.MaxInspections > maxInspections:

@@ -27,8 +27,7 @@ func TestConfigContradictions(t *testing.T) {
 		"tiny period":              {func(c *pleg.Config) { c.RelistPeriod = time.Millisecond }, "RelistPeriod"},
 		"longest below base":       {func(c *pleg.Config) { c.RelistPeriod, c.RelistPeriodMax = 2*time.Second, time.Second }, "RelistPeriodMax"},
 		"negative longest":         {func(c *pleg.Config) { c.RelistPeriodMax = -time.Second }, "RelistPeriodMax"},
-		"threshold below period":   {func(c *pleg.Config) { c.RelistThreshold = time.Millisecond }, "RelistThreshold"},
-		"period over threshold":    {func(c *pleg.Config) { c.RelistPeriod = time.Hour }, "RelistThreshold"},
+		"negative threshold":       {func(c *pleg.Config) { c.RelistThreshold = -1 }, "RelistThreshold"},
 		"negative timeout":         {func(c *pleg.Config) { c.RPCTimeout = -time.Second }, "RPCTimeout"},
 		"tiny timeout":             {func(c *pleg.Config) { c.RPCTimeout = time.Microsecond }, "RPCTimeout"},
 		"negative inspections":     {func(c *pleg.Config) { c.MaxInspections = -1 }, "MaxInspections"},
@@ -87,7 +86,7 @@ func TestUpdatePeriods(t *testing.T) {
 	g, err := pleg.New(pleg.Config{Endpoint: "/run/none.sock"})
 	must(t, err)
 	defer g.Close()
-	for _, bad := range [][2]time.Duration{{0, 0}, {time.Nanosecond, time.Nanosecond}, {2 * time.Second, time.Second}, {time.Hour, time.Hour}} {
+	for _, bad := range [][2]time.Duration{{0, 0}, {time.Nanosecond, time.Nanosecond}, {2 * time.Second, time.Second}} {
 		if err := g.UpdatePeriods(bad[0], bad[1]); !errors.Is(err, pleg.ErrConfig) {
 			t.Errorf("%v: %v", bad, err)
 		}
@@ -95,8 +94,22 @@ func TestUpdatePeriods(t *testing.T) {
 	if p := g.Status().Relist.Period; p != 1 {
 		t.Errorf("period %v s", p)
 	}
-	must(t, g.UpdatePeriods(2*time.Second, time.Minute))
-	if p := g.Status().Relist.Period; p != 2 {
-		t.Errorf("period %v s", p)
+	for _, base := range []time.Duration{2 * time.Second, 10 * time.Minute} { // above the threshold too: that is added to it
+		must(t, g.UpdatePeriods(base, time.Hour))
+		if p := g.Status().Relist.Period; p != base.Seconds() {
+			t.Errorf("period %v s", p)
+		}
+	}
+}
+
+// TestPeriodMayExceedTheThreshold, since what may be old is both together.
+func TestPeriodMayExceedTheThreshold(t *testing.T) {
+	for name, c := range map[string]pleg.Config{
+		"default threshold": {Endpoint: "/run/none.sock", RelistPeriod: 5 * time.Minute},
+		"tiny threshold":    {Endpoint: "/run/none.sock", RelistThreshold: time.Nanosecond},
+	} {
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -70,7 +70,8 @@ type Generator struct {
 	relister *generic.Relister
 	watcher  *evented.Watcher // nil in ModeGeneric
 	runtime  runtimeWatch
-	ran      atomic.Bool // or closed without running
+	ran      atomic.Bool      // or closed without running
+	metrics  *metrics.Metrics // once registered
 
 	judged    chan struct{} // closed when the first try to subscribe has come to something
 	judgeOnce sync.Once
@@ -79,8 +80,8 @@ type Generator struct {
 // New opens the state and prepares the connection to the runtime, which need
 // not be there yet. Errors wrap ErrConfig, or store.ErrLocked,
 // store.ErrUnwritable, store.ErrNewerSchema, store.ErrForeign. A state file
-// that is damaged is set aside and a fresh one made; State tells. Run or Close
-// releases the state.
+// that is damaged is set aside and a fresh one made; OpenReport tells. Run or
+// Close releases the state.
 func New(cfg Config) (*Generator, error) {
 	cfg = cfg.defaulted()
 	if err := cfg.validate(); err != nil {
@@ -134,11 +135,9 @@ func (g *Generator) compose() (err error) {
 	if err != nil {
 		return err
 	}
-	m := new(metrics.Metrics)
+	m := new(metrics.Metrics) // observes nothing
 	if cfg.Registerer != nil {
-		if m, err = metrics.New(cfg.Registerer, g.gauges); err != nil {
-			return fmt.Errorf("metrics: %w", err)
-		}
+		m = metrics.New(g.gauges)
 	}
 	g.loop, err = arbiter.NewLoop(arbiter.Config{
 		Store: g.store, Clock: cfg.Clock, Log: cfg.Logger, Observer: m, CommitRate: cfg.CommitRate, BootID: cfg.BootID,
@@ -161,13 +160,31 @@ func (g *Generator) compose() (err error) {
 		Base: cfg.RelistPeriod, Max: cfg.RelistPeriodMax, NoPeriod: cfg.Mode == ModeEvented,
 		MaxInspections: cfg.MaxInspections, RPCTimeout: cfg.RPCTimeout, Observer: m, Logger: cfg.Logger,
 	})
-	if err != nil || cfg.Mode == ModeGeneric {
+	if err != nil {
 		return err
 	}
+	if cfg.Mode != ModeGeneric {
+		if err := g.composeWatcher(); err != nil {
+			return err
+		}
+	}
+	if cfg.Registerer == nil {
+		return nil
+	}
+	// Last: whoever collects reads all of the parts at once.
+	if err := cfg.Registerer.Register(m); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	g.metrics = m
+	return nil
+}
+
+// composeWatcher makes the part that reads the event stream.
+func (g *Generator) composeWatcher() (err error) {
 	g.watcher, err = evented.New(evented.Config{
 		Open: func(ctx context.Context) (evented.Stream, error) { return g.client.Events(ctx) },
-		Sink: g.loop, Calls: g.loop.Calls(), Clock: cfg.Clock,
-		Required: cfg.Mode == ModeEvented, Admit: g.admitStream, Logger: cfg.Logger,
+		Sink: g.loop, Calls: g.loop.Calls(), Clock: g.cfg.Clock,
+		Required: g.cfg.Mode == ModeEvented, Admit: g.admitStream, Logger: g.cfg.Logger,
 	})
 	return err
 }
@@ -185,7 +202,9 @@ func (g *Generator) connected() {
 // Run works until ctx ends, then stops its parts, writes what is pending and
 // releases the state. It returns nil after a clean stop; what could not be
 // written is an error, and so are ErrUnsupported in ModeEvented, a runtime
-// that is not the one that the state describes (store.ErrForeign), and ErrRan.
+// that is not the one that the state describes (store.ErrForeign), a state file
+// that turns out to be damaged (store.ErrDamaged; the next New sets it aside),
+// and ErrRan.
 // It returns within about two seconds of ctx's end, whatever the runtime does.
 func (g *Generator) Run(ctx context.Context) error {
 	if g.ran.Swap(true) {
@@ -299,6 +318,12 @@ func (g *Generator) Close() error {
 
 // release lets go of everything, once nothing works with it any more.
 func (g *Generator) release() error {
+	if g.metrics != nil {
+		g.cfg.Registerer.Unregister(g.metrics) // so that the next generator's fit
+	}
+	if g.relister != nil {
+		g.relister.Close()
+	}
 	if g.client != nil {
 		_ = g.client.Close() // ends calls in flight; errors say only that it was closed
 	}
@@ -309,7 +334,8 @@ func (g *Generator) release() error {
 }
 
 // Subscribe returns a subscription to the events after a position, nil for
-// those after now. See [arbiter.Loop.Subscribe].
+// those after now. See [arbiter.Loop.Subscribe]. The events that it returns are
+// shared with other readers, maps and slices in them too: don't change them.
 func (g *Generator) Subscribe(from *Position) (*Subscription, error) { return g.loop.Subscribe(from) }
 
 // Position returns that of the newest event.

@@ -59,12 +59,15 @@ func (g *Generator) checkLoop(l arbiter.Health) Check {
 	return c
 }
 
-// checkRelist: the age of the last good relist is compared with the threshold
-// plus the period in force, so a stretched period is no fault. In ModeEvented
-// no age counts: the stream does.
+// checkRelist: the age of what is served, the last good relist that could be
+// written, is compared with the threshold plus the period by which the next
+// was to come. So a stretched period is no fault, not even when the runtime
+// goes away towards its end and the period shrinks. In ModeEvented no age
+// counts: the stream does.
 func (g *Generator) checkRelist(l arbiter.Health) Check {
 	c := Check{Name: CheckRelist}
-	period := g.relister.Status().Period.Period
+	rel := g.relister.Status()
+	period := rel.Promised
 	switch {
 	case !l.Relisted:
 		c.Since = l.ListFailing
@@ -79,15 +82,19 @@ func (g *Generator) checkRelist(l arbiter.Health) Check {
 		c.Since = l.ListFailing
 		c.Reason = fmt.Sprintf("the last relist that succeeded was %v ago, allowed are %v and a period of %v",
 			l.RelistAge.Round(time.Millisecond), g.cfg.RelistThreshold, period)
-		if l.ListError != "" {
+		switch {
+		case l.ListError != "":
 			c.Reason += ": " + l.ListError
+		case l.StoreError != "":
+			c.Since = l.StoreSince
+			c.Reason += ": what later ones found can't be written: " + l.StoreError
 		}
 	case l.ListError != "":
 		c.Ready, c.Since = true, l.ListFailing
 		c.Reason = "relists are failing: " + l.ListError
 	default:
 		c.OK = true
-		c.Reason = fmt.Sprintf("last %v ago, period %v", l.RelistAge.Round(time.Millisecond), period)
+		c.Reason = fmt.Sprintf("last %v ago, period %v", l.RelistAge.Round(time.Millisecond), rel.Period.Period)
 		if g.cfg.Mode == ModeEvented {
 			c.Reason = fmt.Sprintf("last %v ago, none is periodic", l.RelistAge.Round(time.Millisecond))
 		}
@@ -113,11 +120,13 @@ func (g *Generator) checkStream(l arbiter.Health) Check {
 	return c
 }
 
+// checkState: for as long as a relist may be old, what is served may be too.
 func (g *Generator) checkState(l arbiter.Health) Check {
 	if l.StoreError == "" {
 		return Check{Name: CheckState, OK: true}
 	}
-	return Check{Name: CheckState, Ready: true, Since: l.StoreSince,
+	young := l.StoreFails <= g.cfg.RelistThreshold+g.relister.Status().Promised
+	return Check{Name: CheckState, Ready: young, Since: l.StoreSince,
 		Reason: "can't be written, what is new is held back until it can: " + l.StoreError}
 }
 

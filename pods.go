@@ -2,6 +2,7 @@ package pleg
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -13,7 +14,8 @@ import (
 
 // Pod is the cached status of one pod: the last good status of each of its
 // sandboxes and containers, beside it the last error. It is committed state,
-// so it is never ahead of the events that can be read.
+// so it is never ahead of the events that can be read. A Pod is the caller's own
+// copy.
 type Pod struct {
 	Key        string            `json:"key"` // the UID, or the sandbox id where the pod has none
 	UID        string            `json:"uid"`
@@ -31,7 +33,7 @@ type Pod struct {
 // Sandbox is one sandbox of a pod; the current one comes first in a Pod.
 type Sandbox struct {
 	ID          string    `json:"id"`
-	State       string    `json:"state"`    // created, ready, notready: as far as it has come
+	State       string    `json:"state"`    // created, ready, notready: as far as the events have told
 	Reported    string    `json:"reported"` // ready, notready, unknown: as the runtime last said
 	Incarnation uint32    `json:"incarnation"`
 	Attempt     uint32    `json:"attempt"`
@@ -51,7 +53,7 @@ type Container struct {
 	Name        string    `json:"name"`
 	Attempt     uint32    `json:"attempt"`
 	Image       string    `json:"image"`
-	State       string    `json:"state"`    // created, running, exited: as far as it has come
+	State       string    `json:"state"`    // created, running, exited: as far as the events have told
 	Reported    string    `json:"reported"` // created, running, exited, unknown: as the runtime last said
 	Incarnation uint32    `json:"incarnation"`
 	CreatedAt   time.Time `json:"created_at,omitzero"`
@@ -107,6 +109,8 @@ func (g *Generator) Pods() ([]Pod, Position) {
 	return pods, at
 }
 
+// newPod copies what it takes: the caller may change it, and records are shared
+// with the arbiter.
 func newPod(p arbiter.Pod) Pod {
 	ref := p.Ref()
 	q := Pod{
@@ -118,11 +122,11 @@ func newPod(p arbiter.Pod) Pod {
 		q.IP = q.IPs[0]
 	}
 	if len(p.Sandboxes) > 0 && p.Sandboxes[0].Identity.Labels != nil {
-		q.Labels = p.Sandboxes[0].Identity.Labels
+		q.Labels = maps.Clone(p.Sandboxes[0].Identity.Labels)
 	}
 	for _, e := range p.Sandboxes {
 		q.Sandboxes = append(q.Sandboxes, Sandbox{
-			ID: e.ID, State: e.State.Name(e.Kind), Reported: cri.StateName(e.Kind, e.Reported), Incarnation: e.Incarnation,
+			ID: e.ID, State: e.Journaled.Name(e.Kind), Reported: cri.StateName(e.Kind, e.Reported), Incarnation: e.Incarnation,
 			Attempt: e.Identity.Attempt, CreatedAt: at(e.CreatedAt), IPs: list(e.IPs), HostNetwork: e.HostNetwork,
 			Restored: e.Restored, Error: e.Err, rec: e.Record,
 		})
@@ -130,12 +134,13 @@ func newPod(p arbiter.Pod) Pod {
 	for _, e := range p.Containers {
 		c := Container{
 			ID: e.ID, SandboxID: e.Sandbox, Name: e.Identity.Name, Attempt: e.Identity.Attempt, Image: e.Identity.Image,
-			State: e.State.Name(e.Kind), Reported: cri.StateName(e.Kind, e.Reported), Incarnation: e.Incarnation,
+			State: e.Journaled.Name(e.Kind), Reported: cri.StateName(e.Kind, e.Reported), Incarnation: e.Incarnation,
 			CreatedAt: at(e.CreatedAt), StartedAt: at(e.StartedAt), FinishedAt: at(e.Exit.FinishedAt),
 			Reason: e.Exit.Reason, Message: e.Exit.Message, Restored: e.Restored, Error: e.Err, rec: e.Record,
 		}
 		if e.Exit.Known() {
-			c.ExitCode = &e.Exit.Code
+			code := e.Exit.Code
+			c.ExitCode = &code
 		}
 		q.Containers = append(q.Containers, c)
 	}
@@ -150,10 +155,5 @@ func at(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-// list returns a list that JSON writes as [] rather than null.
-func list(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-}
+// list returns a copy, which JSON writes as [] rather than null.
+func list(s []string) []string { return append([]string{}, s...) }

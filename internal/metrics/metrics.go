@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 
@@ -56,16 +54,13 @@ type Metrics struct {
 	commitDuration   prometheus.Histogram
 }
 
-// New makes the metrics and registers them as one collector. gauges is called
-// at each collection. The error says that another generator's are registered
+// New makes the metrics, as one collector, and registers them nowhere: from
+// that on gauges is called at each collection, and what it reads has to be
 // there.
-func New(reg prometheus.Registerer, gauges func() Gauges) (*Metrics, error) {
+func New(gauges func() Gauges) *Metrics {
 	m := newMetrics(gauges)
 	m.initialize()
-	if err := reg.Register(m); err != nil {
-		return nil, fmt.Errorf("register: %w", err)
-	}
-	return m, nil
+	return m
 }
 
 // newMetrics makes the metrics that are counted as things happen; those that

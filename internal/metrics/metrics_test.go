@@ -29,8 +29,8 @@ var (
 func newTest(t *testing.T, g Gauges) (*Metrics, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	m, err := New(reg, func() Gauges { return g })
-	if err != nil {
+	m := New(func() Gauges { return g })
+	if err := reg.Register(m); err != nil {
 		t.Fatal(err)
 	}
 	return m, reg
@@ -162,7 +162,7 @@ func TestZeroMetricsObservesNothing(t *testing.T) { exercise(new(Metrics)) }
 func TestRegisteredTwice(t *testing.T) {
 	_, reg := newTest(t, Gauges{})
 	before := len(gather(t, reg))
-	if _, err := New(reg, func() Gauges { return Gauges{} }); err == nil {
+	if err := reg.Register(New(func() Gauges { return Gauges{} })); err == nil {
 		t.Error("no error")
 	}
 	if after := len(gather(t, reg)); after != before {
