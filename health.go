@@ -27,8 +27,9 @@ const (
 
 // Health is the state of health, with a reason for everything that is wrong.
 type Health struct {
-	Ready  bool    `json:"ready"` // what is served can be relied on
-	Live   bool    `json:"live"`  // the arbiter makes progress
+	Ready  bool    `json:"ready"`  // what is served can be relied on
+	Live   bool    `json:"live"`   // the arbiter makes progress
+	Listed bool    `json:"listed"` // a full list was applied in this run: who is not among the pods is not there
 	Checks []Check `json:"checks"`
 }
 
@@ -41,7 +42,7 @@ const livenessTimeout = 30 * time.Second
 // monotonic clock, so clock steps don't make a node unhealthy.
 func (g *Generator) Health() Health {
 	l := g.loop.Health()
-	h := Health{Checks: []Check{g.checkLoop(l), g.checkRelist(l), g.checkStream(l), g.checkState(l), g.checkInspections(l)}}
+	h := Health{Listed: l.Relisted, Checks: []Check{g.checkLoop(l), g.checkRelist(l), g.checkStream(l), g.checkState(l), g.checkInspections(l)}}
 	h.Ready, h.Live = true, h.Checks[0].OK
 	for i := range h.Checks {
 		c := &h.Checks[i]

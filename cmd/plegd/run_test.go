@@ -132,6 +132,11 @@ func TestAbsentSocket(t *testing.T) {
 	if code, _, err := dir.get("/livez"); err != nil || code != http.StatusOK {
 		t.Errorf("livez: %d %v", code, err)
 	}
+	for _, path := range []string{"/v1/pods", "/v1/pods/uid-web"} { // unknown is not empty
+		if code, body, err := dir.get(path); err != nil || code != http.StatusServiceUnavailable || !strings.Contains(body, "no such file") {
+			t.Errorf("%s: %d %s %v", path, code, body, err)
+		}
+	}
 
 	rt := simtest.New(t, simruntime.Config{})
 	newPod(t, rt, "web")

@@ -66,7 +66,7 @@ func serve(t *testing.T, edit func(*Config)) *served {
 	s := &served{
 		source: &fakeSource{pods: []pleg.Pod{{Key: "u1", UID: "u1", Namespace: "default", Name: "web", Labels: map[string]string{"a": "<b>"}}}},
 		socket: filepath.Join(t.TempDir(), "run", "plegd.sock"), log: &logtest.Buffer{},
-		health: pleg.Health{Ready: true, Live: true, Checks: []pleg.Check{{Name: pleg.CheckArbiter, OK: true}, {Name: pleg.CheckRelist, OK: true, Reason: "last 1s ago"}}},
+		health: pleg.Health{Ready: true, Live: true, Listed: true, Checks: []pleg.Check{{Name: pleg.CheckArbiter, OK: true}, {Name: pleg.CheckRelist, OK: true, Reason: "last 1s ago"}}},
 	}
 	cfg := Config{
 		Listen: "127.0.0.1:0", Socket: s.socket, Source: s.source.get,

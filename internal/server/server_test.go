@@ -91,6 +91,71 @@ func TestNoGeneratorYet(t *testing.T) {
 	}
 }
 
+// What was never listed is unknown, and must not look like an empty node or a
+// pod that is gone.
+func TestPodsAreUnknownUntilListedOrRestored(t *testing.T) {
+	s := serve(t, nil)
+	unlisted := pleg.Health{Live: true, Checks: []pleg.Check{{Name: pleg.CheckRelist, Reason: "no relist has succeeded yet: nobody listens"}}}
+	restored, fresh := pleg.Pod{Key: "r1", Restored: true}, pleg.Pod{Key: "s1"}
+	for _, tc := range []struct {
+		name                 string
+		pods                 []pleg.Pod
+		list, one, another   int // codes of all pods, the first of them, and one that isn't there
+		listListed, oneKnown int // the same once there was a list
+	}{
+		{"nothing known", nil, 503, 503, 503, 200, 404},
+		{"restored", []pleg.Pod{restored}, 200, 200, 503, 200, 200},
+		{"only the stream has spoken", []pleg.Pod{fresh}, 503, 200, 503, 200, 200},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s.source.pods = tc.pods
+			first := "/v1/pods/r1"
+			if len(tc.pods) > 0 {
+				first = "/v1/pods/" + tc.pods[0].Key
+			}
+			s.setHealth(unlisted)
+			for path, want := range map[string]int{"/v1/pods": tc.list, first: tc.one, "/v1/pods/nobody": tc.another} {
+				got := s.ask(t, "GET", path, true)
+				if got.code != want {
+					t.Errorf("%s: %d, want %d", path, got.code, want)
+				}
+				if want == 503 && !strings.HasPrefix(got.body, `{"error":"pods are not known yet: no relist has succeeded yet: nobody listens"}`) {
+					t.Errorf("%s: %s", path, got.body)
+				}
+			}
+			s.setHealth(pleg.Health{Live: true, Listed: true})
+			for path, want := range map[string]int{"/v1/pods": tc.listListed, first: tc.oneKnown, "/v1/pods/nobody": 404} {
+				if got := s.ask(t, "GET", path, true); got.code != want {
+					t.Errorf("listed, %s: %d, want %d", path, got.code, want)
+				}
+			}
+		})
+	}
+}
+
+// Whatever is asked, an error is JSON.
+func TestUnknownPathsAndMethodsAreJSONErrors(t *testing.T) {
+	s := serve(t, nil)
+	for _, tc := range []struct {
+		method, path string
+		code         int
+		want         string
+	}{
+		{"GET", "/v2/pods", 404, `{"error":"no such path: /v2/pods"}`},
+		{"POST", "/livez", 405, `{"error":"method POST is not allowed: only GET, HEAD"}`},
+	} {
+		for _, unix := range []bool{false, true} {
+			got := s.ask(t, tc.method, tc.path, unix)
+			if got.code != tc.code || got.body != tc.want+"\n" || got.header.Get("Content-Type") != "application/json" {
+				t.Errorf("%s %s, unix %v: %d %s %q", tc.method, tc.path, unix, got.code, got.header.Get("Content-Type"), got.body)
+			}
+		}
+	}
+	if got := s.ask(t, "GET", "//v1//pods", true); got.code/100 != 3 || got.header.Get("Location") != "/v1/pods" {
+		t.Errorf("unclean path: %d to %q", got.code, got.header.Get("Location"))
+	}
+}
+
 func TestHealth(t *testing.T) {
 	s := serve(t, nil)
 	good := pleg.Check{Name: pleg.CheckArbiter, OK: true}
