@@ -10,7 +10,7 @@ import (
 	"github.com/plegd/plegd/internal/simruntime/simtest"
 )
 
-// TestPeriodStretchesAndFallsBack: the period grows to its ceiling while the
+// TestPeriodStretchesAndFallsBack: the period grows to the longest while the
 // stream is good, falls to its base at once when a relist finds what the
 // stream dropped, and needs a longer clean run after that. In virtual time.
 func TestPeriodStretchesAndFallsBack(t *testing.T) {

@@ -3,15 +3,16 @@ package pleg
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/plegd/plegd/arbiter"
 	"github.com/plegd/plegd/evented"
 	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/note"
+	"github.com/plegd/plegd/internal/retry"
 	"github.com/plegd/plegd/timestamps"
 )
 
@@ -41,10 +42,7 @@ func (w *runtimeWatch) init() {
 }
 
 func (w *runtimeWatch) notice() {
-	select {
-	case w.connected <- struct{}{}:
-	default:
-	}
+	note.Leave(w.connected)
 }
 
 func (w *runtimeWatch) get() (v cri.RuntimeVersion, err string) {
@@ -109,8 +107,7 @@ func (g *Generator) watchRuntime(ctx context.Context) error {
 
 // askVersion asks until there is an answer. It reports false when ctx ended.
 func (g *Generator) askVersion(ctx context.Context) bool {
-	delays := backoff.NewExponentialBackOff(backoff.WithInitialInterval(versionRetryFirst),
-		backoff.WithMaxInterval(versionRetryMost), backoff.WithMaxElapsedTime(0))
+	delays := retry.Delays(versionRetryFirst, versionRetryMost)
 	for {
 		v, err := g.client.Version(ctx)
 		switch {
@@ -126,11 +123,8 @@ func (g *Generator) askVersion(ctx context.Context) bool {
 		if g.runtime.failed(err, g.cfg.Clock.Wall()) {
 			g.log().Warn("runtime does not answer yet", "endpoint", g.client.Path(), "error", err)
 		}
-		select { // the call itself may have made that connection
-		case <-g.runtime.connected:
-		default:
-		}
-		timer := g.cfg.Clock.NewTimer(delays.NextBackOff())
+		note.Take(g.runtime.connected) // the call itself may have made that connection
+		timer := g.cfg.Clock.NewTimer(retry.Jittered(delays.NextBackOff(), rand.Float64()))
 		select {
 		case <-ctx.Done():
 			timer.Stop()

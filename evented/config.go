@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/plegd/plegd/arbiter"
@@ -42,8 +41,6 @@ const (
 	// client that doesn't call Reprobe.
 	DefaultBackoffMax = 10 * time.Second
 
-	// backoffJitter spreads the agents of many nodes.
-	backoffJitter = 0.2
 	// endAtOnce: a stream without a message that ends without an error within
 	// this time was never wanted. A busy CRI-O may need longer than the grace.
 	endAtOnce = 2 * time.Second
@@ -130,21 +127,4 @@ func (c *Config) validate() error {
 		return fmt.Errorf("longest reconnection delay %v: must not be below the least, %v", c.BackoffMax, c.BackoffBase)
 	}
 	return nil
-}
-
-// newBackoff returns the delays between streams, without jitter and without an
-// end.
-func (c *Config) newBackoff() *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(c.BackoffBase),
-		backoff.WithMultiplier(2),
-		backoff.WithMaxInterval(c.BackoffMax),
-		backoff.WithRandomizationFactor(0), // the jitter is injectable, this isn't
-		backoff.WithMaxElapsedTime(0),      // never gives up
-	)
-}
-
-// jittered moves a delay by up to a fifth each way.
-func (c *Config) jittered(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (1 - backoffJitter + 2*backoffJitter*min(max(c.Random(), 0), 1)))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plegd/plegd/arbiter"
 	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/note"
 	"github.com/plegd/plegd/timestamps"
 )
 
@@ -27,7 +28,7 @@ type ending struct {
 // receiver is what the receiving goroutine shares with try.
 type receiver struct {
 	lost  atomic.Int64  // events not told to the arbiter since the last overflow
-	note  chan struct{} // capacity 1: lost has grown
+	grown chan struct{} // capacity 1: lost has grown
 	first chan struct{} // closed with the first message
 	once  sync.Once
 	err   error // why it ended; read after done
@@ -53,7 +54,7 @@ func (w *Watcher) try(ctx context.Context) ending {
 	if err != nil {
 		return judge(err, false, 0)
 	}
-	r := &receiver{note: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{})}
+	r := &receiver{grown: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{})}
 	go w.receive(stream, r)
 	up := w.supervise(r)
 	w.tellLost(r) // what the spacing has held back
@@ -93,7 +94,7 @@ func (w *Watcher) supervise(r *receiver) (up bool) {
 			}
 		}
 	}()
-	note, first := r.note, r.first
+	grown, first := r.grown, r.first
 	for {
 		wasUp := up
 		select {
@@ -106,11 +107,11 @@ func (w *Watcher) supervise(r *receiver) (up bool) {
 		case <-first:
 			first, grace.C = nil, nil
 			up = true // receive has said so
-		case <-note:
+		case <-grown:
 			w.tellLost(r)
-			note, hold = nil, w.cfg.Clock.NewTimer(overflowGap)
+			grown, hold = nil, w.cfg.Clock.NewTimer(overflowGap)
 		case <-hold.C:
-			hold.C, note = nil, r.note
+			hold.C, grown = nil, r.grown
 		case <-stable.C:
 			stable.C = nil
 			w.trouble.ends(w.cfg.Clock.Mono())
@@ -149,10 +150,7 @@ func (w *Watcher) receive(stream Stream, r *receiver) {
 		w.count(at, lost && !malformed, malformed || dropped > 0)
 		if lost {
 			r.lost.Add(1)
-			select {
-			case r.note <- struct{}{}:
-			default:
-			}
+			note.Leave(r.grown)
 		}
 	}
 }

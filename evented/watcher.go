@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/internal/note"
+	"github.com/plegd/plegd/internal/retry"
 	"github.com/plegd/plegd/timestamps"
 )
 
@@ -55,10 +57,7 @@ func New(cfg Config) (*Watcher, error) {
 // Reprobe says that a new connection to the runtime was made, so that a stream
 // that ended or was unsupported is worth trying now.
 func (w *Watcher) Reprobe() {
-	select {
-	case w.reprobe <- struct{}{}:
-	default:
-	}
+	note.Leave(w.reprobe)
 }
 
 // Status returns what is known of the stream.
@@ -74,7 +73,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return ErrRan
 	}
-	delays := w.cfg.newBackoff()
+	delays := retry.Delays(w.cfg.BackoffBase, w.cfg.BackoffMax)
 	for {
 		end := w.try(ctx)
 		if over(ctx) {
@@ -101,9 +100,9 @@ func (w *Watcher) delay(end ending, delays *backoff.ExponentialBackOff) time.Dur
 	}
 	if end.state == arbiter.StreamUnsupported {
 		delays.Reset()
-		return w.cfg.jittered(w.cfg.ProbeInterval)
+		return retry.Jittered(w.cfg.ProbeInterval, w.cfg.Random())
 	}
-	return w.cfg.jittered(delays.NextBackOff())
+	return retry.Jittered(delays.NextBackOff(), w.cfg.Random())
 }
 
 // pause waits for d, or until Reprobe says that it is worth trying now, but
@@ -111,22 +110,19 @@ func (w *Watcher) delay(end ending, delays *backoff.ExponentialBackOff) time.Dur
 // nothing: opening the stream that has just ended may itself have made the
 // connection. It reports false when ctx has ended.
 func (w *Watcher) pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-w.reprobe:
-	default:
-	}
+	note.Take(w.reprobe)
 	least := min(d, w.cfg.BackoffBase)
 	return w.sleep(ctx, least, nil) && w.sleep(ctx, d-least, w.reprobe)
 }
 
-// sleep waits for d or a note. It reports false when ctx has ended.
-func (w *Watcher) sleep(ctx context.Context, d time.Duration, note <-chan struct{}) bool {
+// sleep waits for d or a note in wake. It reports false when ctx has ended.
+func (w *Watcher) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := w.cfg.Clock.NewTimer(max(d, 0))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-note:
+	case <-wake:
 	case <-t.C:
 	}
 	return true

@@ -140,12 +140,12 @@ func (c *Config) validate() error {
 }
 
 // checkPeriods refuses periods that contradict each other.
-func checkPeriods(base, ceiling time.Duration) error {
+func checkPeriods(base, longest time.Duration) error {
 	switch {
 	case base <= 0:
 		return fmt.Errorf("relist period %v: must be positive", base)
-	case ceiling < base:
-		return fmt.Errorf("longest relist period %v: must not be below the base period %v", ceiling, base)
+	case longest < base:
+		return fmt.Errorf("longest relist period %v: must not be below the base period %v", longest, base)
 	}
 	return nil
 }

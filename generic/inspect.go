@@ -11,6 +11,7 @@ import (
 
 	"github.com/plegd/plegd/arbiter"
 	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/note"
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
 )
@@ -77,7 +78,7 @@ func (r *Relister) inspect(ctx context.Context, t *task) {
 	r.mu.Lock()
 	r.finished = append(r.finished, finishedTask{t, cri.TimedOut(err)})
 	r.mu.Unlock()
-	wake(r.inspectWake)
+	note.Leave(r.inspectWake)
 }
 
 // inspectStatus asks for one entity's status. Where its kind is open it is a

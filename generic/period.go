@@ -18,7 +18,7 @@ const (
 	Proving PeriodState = "proving"
 	// Stretching: each clean relist doubles the period.
 	Stretching PeriodState = "stretching"
-	// Stretched: the period is at its ceiling.
+	// Stretched: the period is the longest.
 	Stretched PeriodState = "stretched"
 )
 
@@ -38,27 +38,27 @@ type PeriodStatus struct {
 
 // period is the adaptive period: a state machine without a clock.
 //
-//	          stream up             Clean = Needed            at the ceiling
+//	          stream up             Clean = Needed            at the longest
 //	polling ───────────► proving ──────────────► stretching ───────────────► stretched
 //	   ▲                   ▲  │ miss: strike          │ miss: strike              │
 //	   │                   └──┴───────◄───────────────┴────── shrink, failed list ┤
 //	   └────────────────── stream down, from everywhere ◄─────────────────────────┘
 //
 // Needed is 2^strikes. A relist with misses adds a strike, a clean relist at
-// the ceiling takes one away: trust that was lost by missing is earned back by
+// the longest takes one away: trust that was lost by missing is earned back by
 // a longer clean run, not by waiting. A stream that ends, an overflow or a
 // failed list throw the run away but are no strikes: they say nothing about
 // whether an open stream can be relied on.
 type period struct {
-	base, ceiling time.Duration
+	base, longest time.Duration
 	current       time.Duration
 	up            bool
 	clean         int
 	strikes       int
 }
 
-func newPeriod(base, ceiling time.Duration) period {
-	return period{base: base, ceiling: ceiling, current: base}
+func newPeriod(base, longest time.Duration) period {
+	return period{base: base, longest: longest, current: base}
 }
 
 // stream says that the event stream has opened or ended.
@@ -81,23 +81,23 @@ func (p *period) judged(v arbiter.Relist) {
 		p.clean++
 		switch {
 		case p.clean < p.needed():
-		case p.current == p.ceiling:
+		case p.current == p.longest:
 			p.strikes = max(p.strikes-1, 0)
-		case p.current > p.ceiling/2:
-			p.current = p.ceiling
+		case p.current > p.longest/2:
+			p.current = p.longest
 		default:
 			p.current *= 2
 		}
 	}
 }
 
-// update replaces base and ceiling. A period at the base stays there.
-func (p *period) update(base, ceiling time.Duration) {
+// update replaces base and longest. A period at the base stays there.
+func (p *period) update(base, longest time.Duration) {
 	if p.current == p.base {
 		p.current = base
 	}
-	p.base, p.ceiling = base, ceiling
-	p.current = min(max(p.current, base), ceiling)
+	p.base, p.longest = base, longest
+	p.current = min(max(p.current, base), longest)
 }
 
 func (p *period) needed() int { return 1 << p.strikes }
@@ -109,7 +109,7 @@ func (p *period) status() PeriodStatus {
 		s.State = Polling
 	case p.clean < s.Needed && p.current == p.base:
 		s.State = Proving
-	case p.current == p.ceiling:
+	case p.current == p.longest:
 		s.State = Stretched
 	}
 	return s
@@ -120,7 +120,7 @@ func (p *period) status() PeriodStatus {
 const jitterPart = 10 // a tenth
 
 // jittered shortens a stretched period by up to a tenth; r is from 0 to 1. The
-// base period is a promise and stays, and no period grows beyond its ceiling.
+// base period is a promise and stays, and no period grows beyond the longest.
 func jittered(p, base time.Duration, r float64) time.Duration {
 	if p <= base {
 		return p

@@ -17,7 +17,7 @@ import (
 func TestPeriod(t *testing.T) {
 	for _, tc := range []struct{ what, script string }{
 		{"base while there is no stream", "c1 c1 n1 s1 f1"},
-		{"doubles to the ceiling while clean", "u1 c2 c4 c8 c10 c10 n10"},
+		{"doubles to the longest while clean", "u1 c2 c4 c8 c10 c10 n10"},
 		{"undecided relists move nothing", "u1 c2 n2 n2 c4"},
 		{"back at once when the stream ends", "u1 c2 c4 d1 c1 u1 c2"},
 		{"back at once on a miss", "u1 c2 c4 m1"},
@@ -26,7 +26,7 @@ func TestPeriod(t *testing.T) {
 		{"a second one for four", "u1 m1 c1 m1 c1 c1 c1 c2 c4"},
 		{"and an interrupted run starts over", "u1 m1 m1 c1 c1 c1 s1 c1 c1 c1 c2"},
 		{"misses are remembered when the stream ends", "u1 m1 d1 u1 c1 c2"},
-		{"each clean relist at the ceiling forgives one", "u1 m1 m1 c1 c1 c1 c2 c4 c8 c10 c10 c10 s1 c2"},
+		{"each clean relist at the longest forgives one", "u1 m1 m1 c1 c1 c1 c2 c4 c8 c10 c10 c10 s1 c2"},
 		{"forgiven in part", "u1 m1 m1 c1 c1 c1 c2 c4 c8 c10 c10 s1 c1 c2"},
 	} {
 		p := newPeriod(time.Second, 10*time.Second)
@@ -82,7 +82,7 @@ func TestPeriodStates(t *testing.T) {
 	apply(&p, 'u')
 	apply(&p, 'c')
 	if got := p.status(); got.State != Stretched || got.Period != 5 {
-		t.Errorf("base equal to ceiling: %+v", got)
+		t.Errorf("base equal to longest: %+v", got)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestPeriodUpdates(t *testing.T) {
 	}
 	p.update(time.Second, 4*time.Second)
 	if p.current != 4*time.Second {
-		t.Errorf("above the new ceiling: %v", p.current)
+		t.Errorf("above the new longest: %v", p.current)
 	}
 	p.update(6*time.Second, 60*time.Second)
 	if p.current != 6*time.Second {
@@ -108,8 +108,8 @@ func TestPeriodUpdates(t *testing.T) {
 func TestPeriodProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base := time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "base"))
-		ceiling := base + time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "above"))
-		p := newPeriod(base, ceiling)
+		longest := base + time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "above"))
+		p := newPeriod(base, longest)
 		clean := 0 // clean relists since the last trouble
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			before := p
@@ -124,7 +124,7 @@ func TestPeriodProperties(t *testing.T) {
 			}
 			s := p.status()
 			switch {
-			case p.current < base || p.current > ceiling:
+			case p.current < base || p.current > longest:
 				t.Fatalf("period %v out of bounds", p.current)
 			case !p.up && p.current != base:
 				t.Fatalf("stretched without a stream: %+v", s)
@@ -134,7 +134,7 @@ func TestPeriodProperties(t *testing.T) {
 				t.Fatalf("grew from %v to %v on %c after %d clean of %d", before.current, p.current, in, clean, before.needed())
 			case in == 'm' && s.Needed < before.needed():
 				t.Fatalf("a miss made it easier: %d to %d", before.needed(), s.Needed)
-			case s.Needed < before.needed() && (in != 'c' || before.current != ceiling):
+			case s.Needed < before.needed() && (in != 'c' || before.current != longest):
 				t.Fatalf("forgiven by %c at %v", in, before.current)
 			}
 		}
@@ -143,8 +143,8 @@ func TestPeriodProperties(t *testing.T) {
 		for range 1<<maxStrikes + 64 {
 			apply(&p, 'c')
 		}
-		if p.current != ceiling {
-			t.Fatalf("never back at the ceiling: %+v", p.status())
+		if p.current != longest {
+			t.Fatalf("never back at the longest: %+v", p.status())
 		}
 	})
 }

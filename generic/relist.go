@@ -9,6 +9,7 @@ import (
 
 	"github.com/plegd/plegd/arbiter"
 	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/note"
 	"github.com/plegd/plegd/timestamps"
 )
 
@@ -57,8 +58,8 @@ func (r *Relister) listDue(first bool, ended time.Duration, jitter float64) (due
 	return due, ok
 }
 
-// wait returns when there is a note, the time has come, or ctx has ended.
-func (r *Relister) wait(ctx context.Context, note <-chan struct{}, due time.Duration, timed bool) {
+// wait returns when there is a note in wake, the time has come, or ctx has ended.
+func (r *Relister) wait(ctx context.Context, wake <-chan struct{}, due time.Duration, timed bool) {
 	var fire <-chan time.Time
 	if timed {
 		t := r.cfg.Clock.NewTimer(max(due-r.cfg.Clock.Mono(), 0))
@@ -67,7 +68,7 @@ func (r *Relister) wait(ctx context.Context, note <-chan struct{}, due time.Dura
 	}
 	select {
 	case <-ctx.Done():
-	case <-note:
+	case <-wake:
 	case <-fire:
 	}
 }
@@ -137,7 +138,7 @@ func (r *Relister) noteList(l listing, err error) {
 		r.cfg.Logger.Warn("relist fails", "error", err)
 	case err == nil && failures > 0:
 		r.cfg.Logger.Info("relist works again", "failed_for", time.Duration(l.ended.Since(since)), "failures", failures)
-		wake(r.inspectWake)
+		note.Leave(r.inspectWake)
 	}
 	if r.cfg.Observer != nil {
 		r.cfg.Observer.Relisted(time.Duration(l.ended.Since(l.first())), interval, err)

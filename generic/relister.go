@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/internal/note"
 	"github.com/plegd/plegd/timestamps"
 )
 
@@ -132,10 +133,10 @@ func (r *Relister) Do(actions []arbiter.Action) {
 	}
 	r.mu.Unlock()
 	if lists {
-		wake(r.listWake)
+		note.Leave(r.listWake)
 	}
 	if inspections {
-		wake(r.inspectWake)
+		note.Leave(r.inspectWake)
 	}
 }
 
@@ -164,7 +165,7 @@ func (r *Relister) Relist(ctx context.Context) error {
 	r.mu.Lock()
 	r.waiters = append(r.waiters, done)
 	r.mu.Unlock()
-	wake(r.listWake)
+	note.Leave(r.listWake)
 	select {
 	case err := <-done:
 		return err
@@ -196,7 +197,7 @@ func (r *Relister) StreamChanged(up bool) {
 			r.askLocked(r.cfg.Clock.Mono())
 		}
 		r.mu.Unlock()
-		wake(r.listWake)
+		note.Leave(r.listWake)
 	}
 	r.changePeriod(func(p *period) { p.stream(up) })
 }
@@ -216,7 +217,7 @@ func (r *Relister) changePeriod(change func(*period)) {
 	r.status.Promised = max(r.status.Promised, r.period.current)
 	r.mu.Unlock()
 	if changed {
-		wake(r.listWake)
+		note.Leave(r.listWake)
 	}
 }
 
@@ -227,12 +228,4 @@ func (r *Relister) Status() Status {
 	s := r.status
 	s.Period = r.period.status()
 	return s
-}
-
-// wake leaves a note in a channel of capacity 1.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
