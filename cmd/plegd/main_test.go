@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -40,6 +41,12 @@ func TestMain(m *testing.M) {
 		watchdog(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 		cancel()
 		select {} // as if the disk were hung
+	case "stubborn":
+		ctx, _ := stopOnSignal(context.Background())
+		fmt.Println("ready")
+		<-ctx.Done()
+		fmt.Println("asked to stop")
+		time.Sleep(patience) // as if something were hung
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"net"
 	"os/signal"
@@ -66,16 +65,15 @@ func newRun(std streams) *cobra.Command {
 		Short: "Run the agent",
 		Long: "run generates the events of the pods of one CRI runtime and writes them to stdout, those\n" +
 			"of this run only; --since POSITION continues where an earlier reader stopped. It ends at\n" +
-			"SIGTERM or SIGINT within 3 s, and when the reader of its stdout goes away.",
+			"SIGTERM, SIGINT or SIGHUP within 3 s, and when the reader of its stdout goes away.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(cmd.Flags(), std.getenv); err != nil {
 				return err
 			}
 			signal.Ignore(syscall.SIGPIPE) // a write to a closed stdout is to be an error
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			ctx, stop := stopOnSignal(cmd.Context())
 			defer stop()
-			context.AfterFunc(ctx, stop) // a second signal ends it at once
 			return newAgent(o, std).run(ctx)
 		},
 	}

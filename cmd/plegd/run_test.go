@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -273,20 +274,46 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// A second signal doesn't wait for anything.
-func TestSecondSignal(t *testing.T) {
+// A Ctrl-C reaches a whole process group, and a wrapper in it forwards it once
+// more: that is one request. A signal that comes later doesn't wait for
+// anything.
+func TestSecondSignalEndsAtOnceButNotTheForwardedFirst(t *testing.T) {
 	t.Parallel()
-	rt, endpoint := simtest.Start(t, simruntime.Config{})
-	simtest.Rule(t, rt, simruntime.Rule{Hang: true, IgnoreCancel: true})
-	c := start(t, newAgentDir(t).args(endpoint)...)
-	c.address()
-	time.Sleep(300 * time.Millisecond)
+	c := startAs(t, childConfig{mode: "stubborn"})
+	lines := bufio.NewReader(c.out)
+	await := func(want string) {
+		t.Helper()
+		if line, err := lines.ReadString('\n'); err != nil || line != want+"\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+	await("ready")
 	c.signal(syscall.SIGINT)
-	time.Sleep(100 * time.Millisecond) // a hung runtime keeps it for a second
+	await("asked to stop")
+	c.signal(syscall.SIGINT)
+	c.signal(syscall.SIGTERM)
+	time.Sleep(signalGrace + 500*time.Millisecond)
+	select {
+	case <-c.ended:
+		t.Fatalf("a forwarded signal has ended it: %v", c.cmd.ProcessState)
+	default:
+	}
 	c.signal(syscall.SIGINT)
 	_ = c.code(patience)
-	// An end that waited for the runtime would be one with code 0.
 	if st, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !st.Signaled() || st.Signal() != syscall.SIGINT {
+		t.Errorf("ended with %v", c.cmd.ProcessState)
+	}
+}
+
+// A terminal that goes away stops the agent as cleanly as Ctrl-C.
+func TestHangupStops(t *testing.T) {
+	t.Parallel()
+	_, endpoint := simtest.Start(t, simruntime.Config{})
+	dir := newAgentDir(t)
+	c := start(t, dir.args(endpoint)...)
+	dir.awaitReady(t)
+	c.signal(syscall.SIGHUP)
+	if code := c.code(stopLimit); code != exitOK {
 		t.Errorf("ended with %v", c.cmd.ProcessState)
 	}
 }

@@ -4,8 +4,52 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 )
+
+// signalGrace is how long after the first signal others count as the same
+// request: a terminal's Ctrl-C reaches the whole process group, and a wrapper
+// such as timeout or a container's init forwards it once more.
+const signalGrace = 500 * time.Millisecond
+
+// stopOnSignal returns a context that ends with the first SIGTERM, SIGINT or
+// SIGHUP; the last is what a terminal that goes away sends. One that comes
+// signalGrace later ends the process at once. A SIGHUP that the process was
+// started to ignore, as under nohup, stays ignored. stop releases what this
+// needs, when the command is done.
+func stopOnSignal(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	got := make(chan os.Signal, 1) // what comes while it is full is the same request
+	signal.Notify(got, signals...)
+	released, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-got:
+		case <-released:
+			return
+		}
+		cancel()
+		select {
+		case <-time.After(signalGrace):
+			signal.Stop(got) // from now on they do what they do by default
+		case <-released:
+			// The process ends with its own code, also when the same request
+			// comes once more in its last moment.
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		close(released)
+		<-done
+	}
+}
 
 // stopTimeout: the agent promises to end within 3 s in any state. A runtime
 // that hangs is given up after one; only a disk that doesn't answer takes
