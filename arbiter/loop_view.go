@@ -1,9 +1,6 @@
 package arbiter
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,54 +9,6 @@ import (
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
 )
-
-// ErrNoPod: no such pod, as of a list or a look that was made for the answer,
-// or as of the last commit.
-var ErrNoPod = errors.New("no such pod")
-
-// Pod is what is known of one pod: committed, hence never ahead of the events
-// that readers can see. Records are shared: don't change them.
-type Pod struct {
-	Key        string              // pod UID, or the sandbox id where it has none
-	Sandboxes  []Entity            // the current one first
-	Containers []Entity            // by name, then attempt, then id
-	Position   timestamps.Position // of the newest event that is contained
-	Fresh      timestamps.Tick     // it is true as of a call sent at this tick, 0 not asked in this run
-}
-
-// Entity is one sandbox or container: the last good status, beside it the
-// error of the last inspection if that failed.
-type Entity struct {
-	*store.Record
-	Restored bool   // from the state file, not yet seen in this run
-	Err      string // why the last inspection failed, "" if it didn't
-}
-
-// Ref returns the pod's name and namespace as its entities have it.
-func (p *Pod) Ref() store.PodRef {
-	for _, list := range [][]Entity{p.Sandboxes, p.Containers} {
-		for _, e := range list {
-			if e.Identity.Pod != (store.PodRef{}) {
-				return e.Identity.Pod
-			}
-		}
-	}
-	return store.PodRef{}
-}
-
-// IPs returns the addresses of the current sandbox, kept after termination.
-func (p *Pod) IPs() []string {
-	if len(p.Sandboxes) == 0 {
-		return nil
-	}
-	return p.Sandboxes[0].IPs
-}
-
-// Restored reports whether any part has not been seen in this run.
-func (p *Pod) Restored() bool {
-	restored := func(e Entity) bool { return e.Restored }
-	return slices.ContainsFunc(p.Sandboxes, restored) || slices.ContainsFunc(p.Containers, restored)
-}
 
 // view is the committed state as readers see it.
 type view struct {
@@ -206,22 +155,6 @@ func (v *view) close() {
 	}
 }
 
-// decisive are the questions whose answer may change what a pod is told to be.
-const decisive = store.ReasonDetails | store.ReasonConfirm | store.ReasonRegress | store.ReasonRemoval | store.ReasonContradict
-
-// settled reports whether no answer about the pod is still to come that a list
-// or a look has made necessary: what it lacked may be removed, what it showed
-// exited may have a code. A question whose call has failed is not waited for;
-// the error stands beside the status. The caller holds the lock.
-func (v *view) settled(key string) bool {
-	for id := range v.pods[key] {
-		if a := v.asks[id]; a != nil && a.Why&decisive != 0 && a.Fails == 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // pod composes one pod; the caller holds the lock.
 func (v *view) pod(key string) (Pod, bool) {
 	p := Pod{Key: key, Position: v.position, Fresh: max(v.freshAll, v.fresh[key])}
@@ -245,92 +178,4 @@ func (v *view) pod(key string) (Pod, bool) {
 		return strings.Compare(a.ID, b.ID)
 	})
 	return p, len(p.Sandboxes)+len(p.Containers) > 0
-}
-
-// Pod returns what is known of a pod by its key, its UID or, where it has
-// none, its sandbox id. The error is ErrNoPod.
-func (l *Loop) Pod(key string) (Pod, error) {
-	l.view.mu.RLock()
-	defer l.view.mu.RUnlock()
-	p, ok := l.view.pod(key)
-	if !ok {
-		return Pod{}, fmt.Errorf("pod %.80q: %w", key, ErrNoPod)
-	}
-	return p, nil
-}
-
-// Pods returns all pods by key, and the position of the newest event that
-// they contain: one consistent snapshot.
-func (l *Loop) Pods() ([]Pod, timestamps.Position) {
-	l.view.mu.RLock()
-	defer l.view.mu.RUnlock()
-	pods := make([]Pod, 0, len(l.view.pods))
-	for _, key := range sortedKeys(l.view.pods) {
-		if p, ok := l.view.pod(key); ok {
-			pods = append(pods, p)
-		}
-	}
-	return pods, l.view.position
-}
-
-// Asks returns the reinspection queue by id.
-func (l *Loop) Asks() []store.Ask {
-	l.view.mu.RLock()
-	defer l.view.mu.RUnlock()
-	asks := make([]store.Ask, 0, len(l.view.asks))
-	for _, id := range sortedKeys(l.view.asks) {
-		asks = append(asks, *l.view.asks[id])
-	}
-	return asks
-}
-
-// PodNewer returns what is known of a pod by a call that was sent after this
-// one began, and has the pod looked at for that. What that look lacks or shows
-// changed is found out before it returns. It waits until ctx ends. The
-// error is ErrNoPod when the pod is not there by then, ctx's own, or
-// ErrStopped. There is no wall time in the comparison (rule T1).
-func (l *Loop) PodNewer(ctx context.Context, key string) (Pod, error) {
-	at := l.cfg.Clock.Stamp(l.counter, timestamps.FromUnknown)
-	l.Submit(&Requested{At: at, PodKey: key})
-	for {
-		l.view.mu.RLock()
-		changed, ended := l.view.changed, l.view.ended
-		p, ok := l.view.pod(key)
-		fresh := p.Fresh > at.Tick && l.view.settled(key)
-		l.view.mu.RUnlock()
-		switch {
-		case fresh && ok:
-			return p, nil
-		case fresh:
-			return Pod{}, fmt.Errorf("pod %.80q: %w", key, ErrNoPod)
-		case ended:
-			return Pod{}, ErrStopped
-		}
-		select {
-		case <-ctx.Done():
-			return Pod{}, fmt.Errorf("pod %.80q: %w", key, ctx.Err())
-		case <-changed:
-		}
-	}
-}
-
-// WaitFresh waits until a full list that was sent after the tick has been
-// applied and can be read. The error is ctx's, or ErrStopped.
-func (l *Loop) WaitFresh(ctx context.Context, after timestamps.Tick) error {
-	for {
-		l.view.mu.RLock()
-		changed, ended, fresh := l.view.changed, l.view.ended, l.view.freshAll
-		l.view.mu.RUnlock()
-		switch {
-		case fresh > after:
-			return nil
-		case ended:
-			return ErrStopped
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
-	}
 }
