@@ -81,7 +81,7 @@ func (a *agent) run(ctx context.Context) error {
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout}),
 	})
 	if err != nil {
-		return errors.Join(err, a.close())
+		return errors.Join(flagOfAddress(err), a.close())
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return srv.Run(ctx) })

@@ -43,9 +43,9 @@ func TestMain(m *testing.M) {
 		select {} // as if the disk were hung
 	case "stubborn":
 		ctx, _ := stopOnSignal(context.Background())
-		fmt.Println("ready")
+		fmt.Fprintln(os.Stdout, "ready")
 		<-ctx.Done()
-		fmt.Println("asked to stop")
+		fmt.Fprintln(os.Stdout, "asked to stop")
 		time.Sleep(patience) // as if something were hung
 	}
 	goleak.VerifyTestMain(m)

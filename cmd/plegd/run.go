@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os/signal"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/generic"
 	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/server"
 	"github.com/plegd/plegd/internal/unixsock"
 	"github.com/plegd/plegd/store"
 )
@@ -167,6 +169,17 @@ func flagOfField(err error) error {
 	var bad *pleg.ConfigError
 	if errors.As(err, &bad) && fieldFlags[bad.Field] != "" {
 		return usagef("--%s %s: %s", fieldFlags[bad.Field], bad.Value, bad.Reason)
+	}
+	return err
+}
+
+// flagOfAddress turns an error about an address to serve on into one that
+// names its flag, as the other errors about flags do.
+func flagOfAddress(err error) error {
+	var bad *server.AddressError
+	if errors.As(err, &bad) {
+		flag := map[string]string{"Listen": "http-listen", "Socket": "socket"}[bad.Field]
+		return fmt.Errorf("--%s %w", flag, bad)
 	}
 	return err
 }

@@ -241,18 +241,26 @@ func TestAddressesInUse(t *testing.T) {
 	defer lis.Close()
 	dir := newAgentDir(t)
 	code, _, stderr := run(t, dir.args("/x.sock", "--http-listen", lis.Addr().String())...)
-	want := fmt.Sprintf("plegd: HTTP address %s: ", lis.Addr())
-	if code != exitFailure || !strings.Contains(lastLine(stderr), want) {
+	want := fmt.Sprintf("plegd: --http-listen %s: address already in use", lis.Addr())
+	if code != exitFailure || lastLine(stderr) != want {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	first := start(t, dir.args("/x.sock")...)
 	first.address()
 	other := newAgentDir(t)
 	code, _, stderr = run(t, other.args("/x.sock", "--socket", dir.socket())...)
-	if code != exitFailure || !strings.Contains(lastLine(stderr), "socket "+dir.socket()+": socket is in use") {
+	if code != exitFailure || !strings.HasPrefix(lastLine(stderr), "plegd: --socket "+dir.socket()+": socket is in use") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	first.terminate()
+	file := filepath.Join(string(other), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr = run(t, other.args("/x.sock", "--socket", filepath.Join(file, "s"))...)
+	if want := fmt.Sprintf("plegd: --socket %s/s: mkdir %s: not a directory", file, file); code != exitFailure || lastLine(stderr) != want {
+		t.Errorf("code %d: %s", code, stderr)
+	}
 }
 
 // ModeEvented on a runtime without a stream has a code of its own.

@@ -78,7 +78,7 @@ func simulate(ctx context.Context, o simulateOptions, std streams) error {
 	}
 	lis, err := simruntime.Listen(o.socket)
 	if err != nil {
-		return err
+		return fmt.Errorf("--%w", err) // it names the socket
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return rt.Serve(ctx, lis) })

@@ -92,7 +92,7 @@ func TestSimulateSocket(t *testing.T) {
 	t.Parallel()
 	sim, socket, _ := simulated(t)
 	code, _, stderr := run(t, "simulate", "--socket", socket)
-	if code != exitFailure || !strings.HasPrefix(stderr, "plegd: socket "+socket+": ") || !strings.Contains(stderr, "in use") {
+	if code != exitFailure || !strings.HasPrefix(stderr, "plegd: --socket "+socket+": ") || !strings.Contains(stderr, "in use") {
 		t.Errorf("code %d: %q", code, stderr)
 	}
 	sim.signal(syscall.SIGKILL)

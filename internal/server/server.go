@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/unixsock"
 )
 
 const (
@@ -56,6 +57,19 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// AddressError says which address could not be taken.
+type AddressError struct {
+	Field   string // of Config: Listen or Socket
+	Address string
+	Err     error
+}
+
+// Error names the address once.
+func (e *AddressError) Error() string { return fmt.Sprintf("%s: %v", e.Address, e.Err) }
+
+// Unwrap returns what was wrong.
+func (e *AddressError) Unwrap() error { return e.Err }
+
 // Server serves on the addresses that New took.
 type Server struct {
 	cfg  Config
@@ -63,8 +77,7 @@ type Server struct {
 	unix *socket      // nil if there is none
 }
 
-// New takes the addresses. The error says which one could not be taken, and
-// then none is. Run or Close gives them back.
+// New takes the addresses. The error is an AddressError, and then none is taken. Run or Close gives them back.
 func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -73,7 +86,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Listen != "" {
 		lis, err := net.Listen("tcp", cfg.Listen)
 		if err != nil {
-			return nil, fmt.Errorf("HTTP address %s: %w", cfg.Listen, err)
+			return nil, &AddressError{Field: "Listen", Address: cfg.Listen, Err: unixsock.Cause(err)}
 		}
 		s.tcp = lis
 		if addr, ok := lis.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
@@ -84,7 +97,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Socket != "" {
 		sock, err := listenUnix(cfg.Socket)
 		if err != nil {
-			return nil, errors.Join(err, s.Close())
+			_ = s.Close() // nobody has been served
+			return nil, &AddressError{Field: "Socket", Address: cfg.Socket, Err: unixsock.Cause(err)}
 		}
 		s.unix = sock
 		cfg.Logger.Info("serving the API", "socket", cfg.Socket)

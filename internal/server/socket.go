@@ -35,13 +35,13 @@ type socket struct {
 // more is replaced; one that answers, or may, is not, nor is any other file.
 func listenUnix(path string) (*socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
-		return nil, fmt.Errorf("socket %s: %w", path, err)
+		return nil, err
 	}
 	if err := unixsock.ClearStale(path); err != nil {
 		if errors.Is(err, unixsock.ErrInUse) {
 			err = fmt.Errorf("%w, perhaps by another plegd", err)
 		}
-		return nil, fmt.Errorf("socket %s: %w", path, err)
+		return nil, err
 	}
 	// Linux makes the file with the mode of the unbound socket, less the
 	// umask, so that there is no moment at which others could connect.
@@ -53,7 +53,7 @@ func listenUnix(path string) (*socket, error) {
 	}}
 	lis, err := lc.Listen(context.Background(), "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("socket %s: %w", path, err)
+		return nil, err
 	}
 	lis.(*net.UnixListener).SetUnlinkOnClose(false)
 	s := &socket{Listener: lis, path: path}
@@ -61,7 +61,7 @@ func listenUnix(path string) (*socket, error) {
 		s.file, err = os.Lstat(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("socket %s: %w", path, errors.Join(err, lis.Close()))
+		return nil, errors.Join(err, lis.Close())
 	}
 	return s, nil
 }

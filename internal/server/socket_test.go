@@ -71,7 +71,7 @@ func TestWhatIsNotReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		if _, err := listenUnix(path); !errors.Is(err, unixsock.ErrInUse) || !strings.Contains(err.Error(), path) {
+		if _, err := listenUnix(path); !errors.Is(err, unixsock.ErrInUse) {
 			t.Errorf("error %v", err)
 		}
 		if missing(path) {

@@ -21,7 +21,7 @@ func Listen(path string) (net.Listener, error) {
 	}
 	lis, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("socket %s: %w", path, err)
+		return nil, fmt.Errorf("socket %s: %w", path, unixsock.Cause(err))
 	}
 	if err := os.Chmod(path, socketMode); err != nil {
 		_ = lis.Close()

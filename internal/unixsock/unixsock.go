@@ -26,6 +26,18 @@ var errNoSocket = errors.New("there is a file that is not a socket")
 // unix socket takes no round trip, so this is for a machine that is swapping.
 const probeTimeout = time.Second
 
+// Cause is an error of listening or dialing without the operation and the
+// address, for whoever names the address already.
+func Cause(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	if sys, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = sys.Err
+	}
+	return err
+}
+
 // ClearStale removes the socket that a process which was killed has left at
 // path. One that answers, or may, is not removed (the error wraps [ErrInUse]),
 // nor is any other file. It is no error that there is nothing.
