@@ -10,8 +10,8 @@ import (
 // TestDelaysDoubleAndNeverEnd, and a reset begins anew.
 func TestDelaysDoubleAndNeverEnd(t *testing.T) {
 	d := Delays(100*time.Millisecond, time.Second)
-	for i, want := range []time.Duration{100, 200, 400, 800, 1000, 1000} {
-		if got := d.NextBackOff(); got != want*time.Millisecond {
+	for i, want := range []int64{100, 200, 400, 800, 1000, 1000} {
+		if got := d.NextBackOff(); got.Milliseconds() != want {
 			t.Errorf("delay %d: %v", i, got)
 		}
 	}
