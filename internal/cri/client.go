@@ -85,7 +85,8 @@ func Dial(cfg Config) (*Client, error) {
 	dial := cfg.Dialer
 	if dial == nil {
 		dial = func(ctx context.Context, path string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
+			conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+			return conn, notSocket(path, err)
 		}
 	}
 	c := &Client{timeout: cfg.RPCTimeout, path: path, unary: map[string]bool{}}
@@ -95,6 +96,7 @@ func Dial(cfg Config) (*Client, error) {
 			cfg.Connected()
 		}
 	}}
+	words := plain{path}
 	params := backoff.DefaultConfig
 	params.BaseDelay, params.MaxDelay = minRedial, maxRedial
 	// passthrough hands the path to the dialer as it is: a path is no URL.
@@ -109,8 +111,8 @@ func Dial(cfg Config) (*Client, error) {
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithStatsHandler(watch),
-		grpc.WithChainUnaryInterceptor(watch.unary),
-		grpc.WithChainStreamInterceptor(watch.stream),
+		grpc.WithChainUnaryInterceptor(words.unary, watch.unary),
+		grpc.WithChainStreamInterceptor(words.stream, watch.stream),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("runtime endpoint %.200q: %w", cfg.Endpoint, err)

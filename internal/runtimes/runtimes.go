@@ -48,7 +48,13 @@ func Probe(ctx context.Context, socket string) (cri.RuntimeVersion, error) {
 	}
 	defer client.Close()
 	v, err := client.Version(ctx)
-	return v, explain(err)
+	if err = explain(err); err != nil {
+		// Whoever lists sockets has named this one.
+		if _, why, ok := strings.Cut(err.Error(), socket+": "); ok {
+			err = errors.New(why)
+		}
+	}
+	return v, err
 }
 
 // explain says in few words why a runtime can't be used.
