@@ -31,7 +31,8 @@ type scheduler struct {
 	lanes   [2]lane
 	pods    map[string]*podTasks
 	running map[arbiter.ActionKey]*task
-	fresh   []*task // running in the fast lane, oldest first
+	same    map[arbiter.ActionKey][]*task // wait for the same question to finish
+	fresh   []*task                       // running in the fast lane, oldest first
 	slow    map[arbiter.ActionKey]slowMark
 	rounds  []round // that began, oldest first
 	swept   time.Duration
@@ -74,7 +75,17 @@ type podTasks struct {
 	fast    int // of those in the fast lane
 	began   bool
 	round   time.Duration // when the last round began
-	blocked []*task       // wait for a running one to finish
+	blocked [2]taskHeap   // of each lane: wait for the pod to have room there
+}
+
+// room tells whether one more question of the pod may go in a lane.
+func (p *podTasks) room(lane int) bool {
+	return p.running < podLimit && (lane != fastLane || p.fast == 0)
+}
+
+// idle tells whether nothing of the pod runs or waits for what runs.
+func (p *podTasks) idle() bool {
+	return p.running == 0 && len(p.blocked[fastLane])+len(p.blocked[slowLane]) == 0
 }
 
 type round struct {
@@ -90,7 +101,8 @@ type slowMark struct {
 func newScheduler(slots int, gap, patience, hold time.Duration) *scheduler {
 	return &scheduler{
 		slots: [2]int{fastLane: slots, slowLane: slots * podLimit}, gap: gap, patience: patience, holdFor: hold,
-		pods: map[string]*podTasks{}, running: map[arbiter.ActionKey]*task{}, slow: map[arbiter.ActionKey]slowMark{},
+		pods: map[string]*podTasks{}, running: map[arbiter.ActionKey]*task{},
+		same: map[arbiter.ActionKey][]*task{}, slow: map[arbiter.ActionKey]slowMark{},
 	}
 }
 
@@ -108,14 +120,32 @@ func (s *scheduler) add(a arbiter.Action, ready time.Duration) {
 // to call it again if nothing else happens; zero for never.
 func (s *scheduler) next(now time.Duration) (start []*task, wake time.Duration) {
 	s.moveOver(now)
-	for len(s.waiting) > 0 && s.waiting[0].due <= now {
-		t := heap.Pop(&s.waiting).(*task)
-		t.lane = fastLane
-		if m, ok := s.slow[t.action.Key()]; ok && now < m.seen+slowMemory {
-			t.lane = slowLane
+	for again := true; again; again = s.isDue(now) { // serve may unblock more
+		for s.isDue(now) {
+			s.enqueue(heap.Pop(&s.waiting).(*task), now)
 		}
-		s.lanes[t.lane].queue = append(s.lanes[t.lane].queue, t)
+		start = s.serve(now, start)
 	}
+	s.forgetRounds(now)
+	return start, s.wake()
+}
+
+// isDue tells whether a task that waits for a moment has come to it.
+func (s *scheduler) isDue(now time.Duration) bool {
+	return len(s.waiting) > 0 && s.waiting[0].due <= now
+}
+
+// enqueue puts a task at the end of its lane.
+func (s *scheduler) enqueue(t *task, now time.Duration) {
+	t.lane = fastLane
+	if m, ok := s.slow[t.action.Key()]; ok && now < m.seen+slowMemory {
+		t.lane = slowLane
+	}
+	s.lanes[t.lane].queue = append(s.lanes[t.lane].queue, t)
+}
+
+// serve appends to start what the lanes have slots for.
+func (s *scheduler) serve(now time.Duration, start []*task) []*task {
 	for i := range s.lanes {
 		l := &s.lanes[i]
 		for len(l.queue) > 0 && l.running < s.slots[i] {
@@ -125,10 +155,11 @@ func (s *scheduler) next(now time.Duration) (start []*task, wake time.Duration) 
 			if s.admit(t, now) {
 				start = append(start, t)
 			}
+			// It may have left room: it waits elsewhere, or in the other lane.
+			s.unblock(s.pods[t.pod], now)
 		}
 	}
-	s.forgetRounds(now)
-	return start, s.wake()
+	return start
 }
 
 // admit counts a task as running, or puts it where it has to wait.
@@ -140,8 +171,12 @@ func (s *scheduler) admit(t *task, now time.Duration) bool {
 		s.pods[t.pod] = p
 	}
 	switch joins := p.began && t.ready <= p.round; {
-	case s.running[key] != nil, p.running >= podLimit, t.lane == fastLane && p.fast > 0:
-		p.blocked = append(p.blocked, t)
+	case s.running[key] != nil:
+		s.same[key] = append(s.same[key], t)
+		return false
+	case !p.room(t.lane):
+		t.due = 0 // so that the pod's tasks are in the order in which they came
+		heap.Push(&p.blocked[t.lane], t)
 		return false
 	case s.slow[key].until > now:
 		t.due = s.slow[key].until
@@ -187,19 +222,29 @@ func (s *scheduler) finish(t *task, now time.Duration, timedOut bool) {
 	if t.lane == fastLane {
 		p.fast--
 	}
+	for _, again := range s.same[key] {
+		again.due = now
+		heap.Push(&s.waiting, again)
+	}
+	delete(s.same, key)
 	s.unblock(p, now)
-	if p.running == 0 && now >= p.round+s.gap {
+	if p.idle() && now >= p.round+s.gap {
 		delete(s.pods, t.pod)
 	}
 }
 
-// unblock lets a pod's tasks try again, behind those of other pods.
+// unblock lets the first of a pod's tasks that wait for room in a lane try
+// again, behind those of other pods. One is enough: whenever it doesn't take
+// the room, unblock is called again. To let all of them try each time would
+// cost a pod of n containers n*n tries.
 func (s *scheduler) unblock(p *podTasks, now time.Duration) {
-	for _, b := range p.blocked {
-		b.due = now
-		heap.Push(&s.waiting, b)
+	for lane := range p.blocked {
+		if p.room(lane) && len(p.blocked[lane]) > 0 {
+			t := heap.Pop(&p.blocked[lane]).(*task)
+			t.due = now
+			heap.Push(&s.waiting, t)
+		}
 	}
-	p.blocked = nil
 }
 
 // moveOver lets what has run longer than patience make room in the fast lane.
@@ -251,7 +296,7 @@ func (s *scheduler) forgetRounds(now time.Duration) {
 	for len(s.rounds) > 0 && s.rounds[0].began+s.gap <= now {
 		r := s.rounds[0]
 		s.rounds = s.rounds[1:]
-		if p := s.pods[r.pod]; p != nil && p.round == r.began && p.running == 0 && len(p.blocked) == 0 {
+		if p := s.pods[r.pod]; p != nil && p.round == r.began && p.idle() {
 			delete(s.pods, r.pod)
 		}
 	}
@@ -273,7 +318,10 @@ func (s *scheduler) wake() (wake time.Duration) {
 func (s *scheduler) depth() (waiting, running, slow int) {
 	waiting = len(s.waiting) + len(s.lanes[fastLane].queue) + len(s.lanes[slowLane].queue)
 	for _, p := range s.pods {
-		waiting += len(p.blocked)
+		waiting += len(p.blocked[fastLane]) + len(p.blocked[slowLane])
+	}
+	for _, again := range s.same {
+		waiting += len(again)
 	}
 	return waiting, len(s.running), s.lanes[slowLane].running
 }

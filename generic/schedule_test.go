@@ -102,6 +102,92 @@ func TestOneRoundTakesAllThatWaits(t *testing.T) {
 	}
 }
 
+// A pod of very many containers costs as much for each as a small one: when
+// one is done, no more than the next is touched, in each lane.
+func TestHugePodTriesOneTaskPerFinish(t *testing.T) {
+	const containers = 2000
+	b := newBench(t, 8)
+	for i := range containers {
+		b.ask("huge", fmt.Sprintf("%04d", i))
+	}
+	for i := range containers {
+		started := b.starts(fmt.Sprintf("%04d", i))
+		if waiting, _, _ := b.depth(); waiting != containers-i-1 {
+			t.Fatalf("after %d: %d wait", i, waiting)
+		}
+		b.now += time.Millisecond
+		b.end(started)
+		if len(b.waiting) > len(b.lanes) {
+			t.Fatalf("after %d: %d try again at once", i, len(b.waiting))
+		}
+	}
+}
+
+// A task that was let try again and finds that it still has to wait passes its
+// turn on: held back ones don't block those behind them.
+func TestUnblockedTaskPassesItsTurnOn(t *testing.T) {
+	b := newBench(t, 8)
+	b.ask("p", "first")
+	first := b.starts("first")
+	for _, id := range []string{"held1", "held2", "well1", "well2"} {
+		b.ask("p", id)
+	}
+	b.starts()
+	for _, id := range []string{"held1", "held2"} {
+		b.slow[ask("p", id).Key()] = slowMark{seen: b.now, until: b.now + tHold}
+	}
+	b.end(first)
+	b.end(b.starts("well1"))
+	b.end(b.starts("well2"))
+	b.now += tHold
+	b.end(b.starts("held1", "held2"))
+}
+
+// The same question asked again while it runs waits for that one alone, and
+// doesn't keep the pod's other room from being used.
+func TestSameQuestionWaitsForItself(t *testing.T) {
+	b := newBench(t, 8)
+	b.ask("p", "a")
+	a := b.starts("a")
+	b.now += tPatience
+	b.ask("p", "a")
+	b.ask("p", "a")
+	b.ask("p", "b")
+	b.end(b.starts("b"))
+	b.end(a)
+	for range 2 {
+		b.now += tGap
+		b.end(b.starts("a"))
+	}
+	if waiting, running, _ := b.depth(); waiting+running+len(b.same) != 0 {
+		t.Errorf("%d wait, %d run, %d wait for the same", waiting, running, len(b.same))
+	}
+}
+
+func BenchmarkScheduleHugePod(b *testing.B) {
+	for _, containers := range []int{100, 20000} {
+		b.Run(fmt.Sprint(containers), func(b *testing.B) {
+			for range b.N {
+				s := newScheduler(8, tGap, tPatience, tHold)
+				for i := range containers {
+					s.add(ask("huge", fmt.Sprint(i)), 0)
+				}
+				now := time.Millisecond
+				for start, _ := s.next(now); len(start) > 0; start, _ = s.next(now) {
+					now += time.Millisecond
+					for _, t := range start {
+						s.finish(t, now, false)
+					}
+				}
+				if waiting, running, _ := s.depth(); waiting+running != 0 {
+					b.Fatalf("%d wait, %d run", waiting, running)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*containers), "ns/container")
+		})
+	}
+}
+
 // One hung container doesn't keep its neighbours from being asked.
 func TestHungContainerAndItsPod(t *testing.T) {
 	b := newBench(t, 8)
