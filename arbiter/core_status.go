@@ -48,8 +48,10 @@ func (c *Core) notFound(s *step, in *StatusSeen) {
 	}
 	e.looked = true
 	c.setFault(s, e, "")
-	c.missed(s, e, in.Call, in.Call.Answered.Mono, in.Call.Answered.Mono < c.doubtful)
+	// First what was asked: the new question, whether it is gone, is later than
+	// this answer, and what it leaves open must count as tried all the same.
 	c.answered(s, in.ID, in.Call.Span(), true)
+	c.missed(s, e, in.Call, in.Call.Answered.Mono, in.Call.Answered.Mono < c.doubtful)
 }
 
 // inspectionFailed: the last good status stays, beside the error.
