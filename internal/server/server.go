@@ -136,7 +136,8 @@ func (s *Server) serve(ctx context.Context, group *errgroup.Group, lis net.Liste
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
+		ConnState: newConns().changed,
+		ErrorLog:  slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	group.Go(func() error {
 		err := srv.Serve(netutil.LimitListener(lis, maxConns))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -226,6 +227,34 @@ func TestBadClients(t *testing.T) {
 		t.Errorf("livez: %d", got.code)
 	}
 	s.stop() // in time
+}
+
+// Clients that keep their connections for later don't keep others out: the one
+// that was idle for longest is closed when it becomes crowded.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	s := serve(t, nil)
+	var first net.Conn
+	for i := range 2 * maxConns {
+		conn, err := net.Dial("unix", s.socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := conn.Read(make([]byte, len("HTTP/1.1 200"))); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		if i == 0 {
+			first = conn
+		}
+	}
+	if got := s.ask(t, "GET", "/livez", true); got.code != 200 {
+		t.Errorf("livez: %d", got.code)
+	}
+	if _, err := io.Copy(io.Discard, first); err != nil {
+		t.Errorf("the connection that was idle for longest is still open: %v", err)
+	}
 }
 
 func TestListen(t *testing.T) {
