@@ -20,8 +20,9 @@ const (
 
 const (
 	// DefaultTimeout is how long opening waits for bbolt's lock on the file.
-	// Only a reader such as `plegd state show` can hold it while our own lock
-	// file is free, and those are done in well under a second.
+	// While our own lock file is free, only a reader such as `plegd state show`
+	// should hold it, and those are done in well under a second. If a writer
+	// does, its lock file was deleted, and opening fails.
 	DefaultTimeout = 2 * time.Second
 	// DefaultMaxSize is the largest state file, in bytes: a full journal (64
 	// MiB) and the records of 20,000 containers (about 80 MiB), twice, since
@@ -57,7 +58,8 @@ type BoltConfig struct {
 	// Check examines the closed file at path before it is opened, typically by
 	// bbolt's own integrity check in a child process with a deadline. An error
 	// that wraps ErrDamaged condemns the file; any other is only reported, in
-	// OpenReport.CheckError. Nil means no further check: OpenBolt itself walks
+	// OpenReport.CheckError. Meanwhile the file is locked for reading, so it can
+	// be opened read-only and no other way. Nil means no further check: OpenBolt itself walks
 	// all pages and checksums in any case.
 	Check func(path string) error
 }

@@ -10,7 +10,6 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
-	"golang.org/x/sys/unix"
 )
 
 // OpenBolt opens the state file in cfg.Dir for one process, and makes it if
@@ -46,26 +45,34 @@ func OpenBolt(cfg BoltConfig) (*Bolt, OpenReport, error) {
 func openLocked(cfg BoltConfig) (*Bolt, OpenReport, error) {
 	var report OpenReport
 	path := cfg.path()
-	found := true
-	switch info, err := os.Stat(path); {
+	keep := false // the old file, under another name
+	info, err := os.Stat(path)
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		found = false
 	case err != nil:
 		return nil, report, fmt.Errorf("state file %s: %w", path, classify(err, ErrUnwritable))
-	case info.Mode().IsRegular() && info.Size() == 0:
-		// There is nothing in it to keep. It is not a new state either: the
-		// epoch that was in it is lost.
-		found = false
-		report.Reason = fmt.Errorf("state file %s: %w: it is empty", path, ErrDamaged)
-	}
-	if found {
-		b, err := openSound(cfg, &report)
-		if !errors.Is(err, ErrDamaged) {
-			return b, report, err
+	default:
+		held, err := holdFile(path, cfg.Timeout)
+		if err != nil {
+			return nil, report, err
 		}
-		report.Reason = err
+		defer held.release()
+		if info.Mode().IsRegular() && info.Size() == 0 {
+			// There is nothing in it to keep. It is not a new state either: the
+			// epoch that was in it is lost.
+			report.Reason = fmt.Errorf("state file %s: %w: it is empty", path, ErrDamaged)
+		} else {
+			b, err := openSound(cfg, held, &report)
+			if !errors.Is(err, ErrDamaged) {
+				return b, report, err
+			}
+			report.Reason, keep = err, true
+		}
+		if err := held.own(cfg.Timeout); err != nil {
+			return nil, report, err
+		}
 	}
-	aside, err := startFresh(cfg, found)
+	aside, err := startFresh(cfg, keep)
 	if err != nil {
 		if report.Reason != nil {
 			err = fmt.Errorf("%w, and the old file is no use: %s", err, report.Reason.Error())
@@ -73,7 +80,7 @@ func openLocked(cfg BoltConfig) (*Bolt, OpenReport, error) {
 		return nil, report, err
 	}
 	report.Fresh, report.SetAside = true, aside
-	b, err := openFile(path, cfg.Timeout, cfg.MaxSize, false)
+	b, err := openFile(path, nil, cfg.Timeout, cfg.MaxSize, false)
 	if err != nil {
 		return nil, report, err
 	}
@@ -83,7 +90,7 @@ func openLocked(cfg BoltConfig) (*Bolt, OpenReport, error) {
 
 // openSound opens an existing file after every check there is. An error that
 // wraps ErrDamaged condemns the file.
-func openSound(cfg BoltConfig, report *OpenReport) (*Bolt, error) {
+func openSound(cfg BoltConfig, held *heldFile, report *OpenReport) (*Bolt, error) {
 	path := cfg.path()
 	if _, err := scanPages(path); err != nil {
 		return nil, err
@@ -95,7 +102,7 @@ func openSound(cfg BoltConfig, report *OpenReport) (*Bolt, error) {
 			report.CheckError = err
 		}
 	}
-	b, err := openFile(path, cfg.Timeout, cfg.MaxSize, false)
+	b, err := openFile(path, held, cfg.Timeout, cfg.MaxSize, false)
 	if err != nil {
 		return nil, err
 	}
@@ -122,24 +129,7 @@ func OpenBoltReadOnly(path string) (*Bolt, error) {
 	if _, err := scanPages(path); err != nil {
 		return nil, err
 	}
-	return openFile(path, DefaultTimeout, 0, true)
-}
-
-// shareFile takes bbolt's lock on a file for reading, so that nobody writes
-// while its pages are scanned.
-func shareFile(path string) (unlock func(), err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("state file: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, lockedError(path, (BoltConfig{Dir: filepath.Dir(path)}).lock())
-		}
-		return nil, fmt.Errorf("state file %s: lock: %w", path, err)
-	}
-	return func() { _ = f.Close() }, nil
+	return openFile(path, nil, DefaultTimeout, 0, true)
 }
 
 // stateFile returns the path of the state file if it was given the directory.
@@ -151,8 +141,8 @@ func stateFile(path string) string {
 }
 
 // openFile opens a file with bbolt, checks its schema and reads every value in
-// it once.
-func openFile(path string, timeout time.Duration, maxSize int, readOnly bool) (*Bolt, error) {
+// it once. If the file is held, bbolt goes on with that lock.
+func openFile(path string, held *heldFile, timeout time.Duration, maxSize int, readOnly bool) (*Bolt, error) {
 	b := &Bolt{path: path}
 	err := guard(func() error {
 		var err error
@@ -166,9 +156,15 @@ func openFile(path string, timeout time.Duration, maxSize int, readOnly bool) (*
 			NoFreelistSync: false,
 			NoStatistics:   true,
 			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-				// No O_CREATE: a file that vanished meanwhile must not come
-				// back empty.
-				f, err := os.OpenFile(name, flag&^os.O_CREATE, mode)
+				var f *os.File
+				var err error
+				if held != nil {
+					f, err = held.share()
+				} else {
+					// No O_CREATE: a file that vanished meanwhile must not
+					// come back empty.
+					f, err = os.OpenFile(name, flag&^os.O_CREATE, mode)
+				}
 				b.file = f
 				return f, err
 			},

@@ -93,7 +93,7 @@ func Verify(path string) (Report, error) {
 		return report, err
 	}
 	report.Pages, report.Size = pages, pages.FileSize
-	b, err := openFile(path, DefaultTimeout, 0, true)
+	b, err := openFile(path, nil, DefaultTimeout, 0, true)
 	if err != nil {
 		return report, err
 	}

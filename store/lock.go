@@ -15,7 +15,8 @@ import (
 const LockName = "lock"
 
 // lockFile is an exclusive flock on a file of its own, held for life. bbolt
-// locks its file too, but that lock moves away with a renamed file.
+// locks its file too, but that lock moves away with a renamed file. That one
+// is what is left when somebody deletes the lock file, see heldFile.
 type lockFile struct{ f *os.File }
 
 // takeLock locks path and writes this process's id into it. Another holder is
