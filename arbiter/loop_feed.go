@@ -27,10 +27,17 @@ var ErrStopped = errors.New("the agent has stopped")
 type ExpiredError struct {
 	Asked  timestamps.Position
 	Oldest timestamps.Position // the oldest position that can be read on from; Seq 0 when nothing was journaled
+	Newest timestamps.Position // of the newest event; Asked is above it if it was not given out yet
 }
 
-// Error names both positions.
+// Error says what became of the position, and from where reading can go on.
 func (e *ExpiredError) Error() string {
+	switch {
+	case e.Asked.Epoch != e.Oldest.Epoch:
+		return fmt.Sprintf("position %s is of another epoch (the state it belongs to is lost, or another agent's), oldest is %s", e.Asked, e.Oldest)
+	case e.Asked.Seq > e.Newest.Seq:
+		return fmt.Sprintf("position %s was not given out yet, newest is %s", e.Asked, e.Newest)
+	}
 	return fmt.Sprintf("position %s expired, oldest is %s", e.Asked, e.Oldest)
 }
 
@@ -111,7 +118,7 @@ func (l *Loop) Subscribe(from *timestamps.Position) (*Subscription, error) {
 	}
 	s := &Subscription{feed: l.feed, after: from.Seq}
 	if from.Epoch != now.Epoch || from.Seq > now.Seq {
-		return nil, &ExpiredError{Asked: *from, Oldest: l.feed.oldest()}
+		return nil, &ExpiredError{Asked: *from, Oldest: l.feed.oldest(), Newest: now}
 	}
 	if from.Seq < now.Seq {
 		if err := s.fill(); err != nil {
@@ -173,7 +180,7 @@ func (s *Subscription) fill() error {
 	}
 	events, err := s.feed.store.Events(s.after, readAtOnce)
 	if errors.Is(err, store.ErrExpired) {
-		return &ExpiredError{Asked: s.Position(), Oldest: s.feed.oldest()}
+		return &ExpiredError{Asked: s.Position(), Oldest: s.feed.oldest(), Newest: s.feed.position()}
 	}
 	if errors.Is(err, store.ErrClosed) { // the owner closes it after the loop's end
 		return fmt.Errorf("%w: what comes after %s was not read in time", ErrStopped, s.Position())

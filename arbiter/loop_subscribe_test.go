@@ -102,6 +102,25 @@ func TestLoopSubscribeRefuses(t *testing.T) {
 	d.stop()
 }
 
+// An error about a position says which of the three it is, since a reader that
+// is ahead has mixed up its positions and lost nothing.
+func TestExpiredErrorSaysWhy(t *testing.T) {
+	epoch := timestamps.Epoch{0x9f}
+	at := func(seq uint64) timestamps.Position { return timestamps.Position{Epoch: epoch, Seq: seq} }
+	for want, asked := range map[string]timestamps.Position{
+		"position 9f00000000000000/3 expired, oldest is 9f00000000000000/10":                at(3),
+		"position 9f00000000000000/21 was not given out yet, newest is 9f00000000000000/20": at(21),
+		"position 0100000000000000/12 is of another epoch (the state it belongs to is lost, or another agent's), oldest is 9f00000000000000/10": {
+			Epoch: timestamps.Epoch{1}, Seq: 12,
+		},
+	} {
+		err := &ExpiredError{Asked: asked, Oldest: at(10), Newest: at(20)}
+		if err.Error() != want || !errors.Is(err, store.ErrExpired) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 // TestLoopSlowReader: a reader that stops reading holds up nobody and costs no
 // goroutine; when it reads on, it gets everything from the store, or is told
 // that the retention was faster.

@@ -83,7 +83,7 @@ func TestKilledAgain(t *testing.T) {
 	}
 }
 
-// What --since can't give is an error with the oldest position.
+// What --since can't give is an error that says why, and from where it can go on.
 func TestSinceExpired(t *testing.T) {
 	t.Parallel()
 	_, endpoint := simtest.Start(t, simruntime.Config{})
@@ -92,9 +92,12 @@ func TestSinceExpired(t *testing.T) {
 	dir.awaitReady(t)
 	epoch := dir.position(t).Epoch
 	c.terminate()
-	for _, since := range []string{"9f00000000000001/7", epoch.String() + "/999999"} {
+	for since, what := range map[string]string{
+		"9f00000000000001/7":       "is of another epoch (the state it belongs to is lost, or another agent's), oldest is " + epoch.String() + "/0",
+		epoch.String() + "/999999": "was not given out yet, newest is " + epoch.String() + "/0",
+	} {
 		code, out, stderr := run(t, dir.args(endpoint, "--since", since)...)
-		want := fmt.Sprintf("plegd: --since: position %s expired, oldest is %s/0", since, epoch)
+		want := fmt.Sprintf("plegd: --since: position %s %s", since, what)
 		if code != exitExpired || out != "" || lastLine(stderr) != want {
 			t.Errorf("--since %s: code %d, stdout %q, %q; want %q", since, code, out, lastLine(stderr), want)
 		}
