@@ -10,11 +10,12 @@ import (
 // trouble keeps the log down to one line when trouble starts or changes its
 // kind, and one when it is over.
 type trouble struct {
-	log   *slog.Logger
-	state arbiter.StreamState // the kind that was logged; StreamOff for none
-	since time.Duration
-	times int  // how often the stream was lost in it
-	seen  bool // the stream has been up before
+	log      *slog.Logger
+	required bool                // Config.Required
+	state    arbiter.StreamState // the kind that was logged; StreamOff for none
+	since    time.Duration
+	times    int  // how often the stream was lost in it
+	seen     bool // the stream has been up before
 }
 
 // starts says that the stream is not up.
@@ -28,6 +29,9 @@ func (t *trouble) starts(state arbiter.StreamState, err error, now time.Duration
 	}
 	t.state = state
 	if state == arbiter.StreamUnsupported {
+		if t.required {
+			return // Run returns the reason, and there are no relists to fall back on
+		}
 		t.log.Warn("no event stream, relists have to do", "reason", err)
 		return
 	}

@@ -51,7 +51,7 @@ func New(cfg Config) (*Watcher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Watcher{cfg: cfg, reprobe: make(chan struct{}, 1), trouble: trouble{log: cfg.Logger}}, nil
+	return &Watcher{cfg: cfg, reprobe: make(chan struct{}, 1), trouble: trouble{log: cfg.Logger, required: cfg.Required}}, nil
 }
 
 // Reprobe says that a new connection to the runtime was made, so that a stream

@@ -38,7 +38,13 @@ func (f *faults) addTo(fs *pflag.FlagSet) {
 	durationFlag(fs, &f.restartFor, "restart-for", "how long the runtime is down in a restart")
 }
 
-func (f *faults) validate() error {
+// validate refuses what contradicts itself, and what would have no effect.
+func (f *faults) validate(given *pflag.FlagSet) error {
+	for _, needs := range [][2]string{{"delay-share", "delay"}, {"hang-for", "hang-every"}, {"restart-for", "restart-every"}} {
+		if given.Changed(needs[0]) && !given.Changed(needs[1]) {
+			return usagef("--%s: has no effect without --%s", needs[0], needs[1])
+		}
+	}
 	switch {
 	case f.hangEvery > 0 && f.hangFor >= f.hangEvery:
 		return usagef("--hang-for %v: must be shorter than --hang-every %v", f.hangFor, f.hangEvery)

@@ -5,10 +5,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 )
 
 func main() {
+	signal.Ignore(syscall.SIGPIPE) // a write to a closed stdout is to be an error
 	std := streams{out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
 	err := execute(os.Args[1:], std)
 	if err != nil {

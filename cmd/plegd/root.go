@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,33 +25,63 @@ func execute(args []string, std streams) error {
 			"restarts.\n\n" + exitHelp(),
 		// An error is one line, written by main.
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version: thisBuild().String(),
 	}
+	root.SetVersionTemplate("{{.Version}}\n") // as plegd version
+	root.SetHelpCommand(newHelp())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetArgs(args)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRun(std), newSimulate(std), newState(std), newVersion(std))
+	// cobra's own answers an unknown shell with the help and code 0.
+	root.InitDefaultCompletionCmd(args...)
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			group(cmd)
+		}
+	}
 
 	// What fails before a command starts is the command line's fault.
 	started := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
-	err := root.Execute()
-	if err != nil && !started && !errors.Is(err, errUsage) {
-		return usagef("%v; see plegd --help", err)
+	cmd, err := root.ExecuteC()
+	switch {
+	case err != nil && !started && !errors.Is(err, errUsage):
+		return usagef("%v; see %s --help", err, cmd.CommandPath())
+	case readerGone(err):
+		return nil // whoever closed stdout, such as head, has seen enough
 	}
 	return err
 }
 
+// newHelp makes `plegd help`. cobra's own answers an unknown command with the
+// usage and code 0.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(help *cobra.Command, args []string) error {
+			cmd, rest, err := help.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("unknown command %q; see plegd --help", strings.Join(args, " "))
+			}
+			cmd.InitDefaultHelpFlag() // so that the help has it
+			return cmd.Help()
+		},
+	}
+}
+
 // flagError names the flag, the value and what is allowed, in this order.
-func flagError(err error) error {
+func flagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		return usagef("--%s %q: %v", invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(invalid))
 	}
-	return usagef("%v; see plegd --help", err)
+	return usagef("%v; see %s --help", err, cmd.CommandPath())
 }
 
 // group makes a command that has only commands below it.

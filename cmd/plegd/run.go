@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +72,6 @@ func newRun(std streams) *cobra.Command {
 			if err := o.complete(cmd.Flags(), std.getenv); err != nil {
 				return err
 			}
-			signal.Ignore(syscall.SIGPIPE) // a write to a closed stdout is to be an error
 			ctx, stop := stopOnSignal(cmd.Context())
 			defer stop()
 			return newAgent(o, std).run(ctx)
@@ -139,6 +137,9 @@ func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) erro
 		if err := checkSocketPath("socket", o.socket); err != nil {
 			return err
 		}
+	}
+	if o.keepBytes > store.DefaultMaxSize/2 { // the library says it in bytes
+		return usagef("--retention-bytes %s: must be at most %s, half of what the state file may grow to", showSize(o.keepBytes), showSize(store.DefaultMaxSize/2))
 	}
 	endpoint := o.endpoint
 	if endpoint == "" {
@@ -229,13 +230,21 @@ func modeNames() []string {
 	return names
 }
 
+// tooLarge fits what is no position only because its number is too large.
+var tooLarge = regexp.MustCompile(`^[0-9a-f]{16}/[1-9][0-9]{15,}$`)
+
 // sinceValue is the flag --since.
 type sinceValue struct{ to **pleg.Position }
 
 // Set implements [pflag.Value].
 func (v *sinceValue) Set(s string) error {
 	p, err := pleg.ParsePosition(s)
-	if err != nil {
+	switch {
+	case err != nil && strings.HasPrefix(s, pleg.Position{}.Epoch.String()+"/"):
+		return errors.New("no agent has an epoch of zeros; take a position from an event, from /v1/pods or from plegd state show")
+	case err != nil && tooLarge.MatchString(s):
+		return errors.New("numbers of positions end at 2^53-1, so no event has this one")
+	case err != nil:
 		return errors.New("must be a position, EPOCH/SEQ, as events have it: 16 lower-case hex digits, a slash and a number")
 	}
 	*v.to = &p

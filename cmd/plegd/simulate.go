@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plegd/plegd/internal/simruntime"
@@ -33,7 +35,7 @@ func newSimulate(std streams) *cobra.Command {
 			"for tests. The same seed makes the same pods and faults.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.validate(); err != nil {
+			if err := o.complete(cmd.Flags()); err != nil {
 				return err
 			}
 			ctx, stop := stopOnSignal(cmd.Context())
@@ -51,14 +53,21 @@ func newSimulate(std streams) *cobra.Command {
 	return cmd
 }
 
-func (o *simulateOptions) validate() error {
+// complete makes the path absolute and refuses what contradicts itself.
+func (o *simulateOptions) complete(f *pflag.FlagSet) error {
 	if o.socket == "" {
 		return usagef("--socket is required: the path of the unix socket to serve on")
 	}
+	// As --runtime-endpoint takes it, and as the line that is printed has it.
+	path, err := filepath.Abs(strings.TrimPrefix(o.socket, "unix://"))
+	if err != nil {
+		return usagef("--socket %q: %v", o.socket, err)
+	}
+	o.socket = path
 	if err := checkSocketPath("socket", o.socket); err != nil {
 		return err
 	}
-	return o.faults.validate()
+	return o.faults.validate(f)
 }
 
 // simulate serves until ctx ends.

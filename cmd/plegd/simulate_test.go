@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -85,6 +86,27 @@ func TestSimulateFaults(t *testing.T) {
 	}
 	c.terminate()
 	sim.terminate()
+}
+
+// The path is taken as endpoints are, and told as others need it.
+func TestSimulateSocketIsToldAbsolute(t *testing.T) {
+	t.Parallel()
+	dir := string(newAgentDir(t))
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(wd, filepath.Join(dir, "r.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{"unix://" + dir + "/u.sock": dir + "/u.sock", relative: dir + "/r.sock"} {
+		c := start(t, "simulate", "--socket", given)
+		if line, err := bufio.NewReader(c.out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "simulated runtime on unix://"+want+": ") {
+			t.Errorf("--socket %s: %q, %v", given, line, err)
+		}
+		c.terminate()
+	}
 }
 
 // One that lives isn't replaced; one that was killed is.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,6 +31,22 @@ func (o *stateOptions) addTo(cmd *cobra.Command) {
 	o.output = outputText
 	cmd.Flags().StringVar(&o.dir, "state-dir", defaultStateDir, "directory that the state is kept in, or a state file")
 	choiceFlag(cmd, &o.output, "output", "form of the output", outputText, outputJSON)
+}
+
+// validate refuses what can't be a state, before it is read.
+func (o *stateOptions) validate() error {
+	if o.dir == "" {
+		return usagef("--state-dir \"\": must be a directory, or a state file")
+	}
+	return nil
+}
+
+// explain says of a state that isn't there what that means.
+func (o *stateOptions) explain(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no state in %s: no agent has run there yet", o.dir)
+	}
+	return err
 }
 
 // stateSummary is what both commands say of a state file.

@@ -19,9 +19,12 @@ func newStateCheck(std streams) *cobra.Command {
 			"damaged values leaves them out; a file that can't be read at all it sets aside.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
 			report, err := store.Verify(o.dir)
 			if err != nil {
-				return err
+				return o.explain(err)
 			}
 			checked := newCheckedState(report)
 			if o.output == outputJSON {

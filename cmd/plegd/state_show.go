@@ -25,9 +25,12 @@ func newStateShow(std streams) *cobra.Command {
 			"that container's pod only, and what was removed of it lately too.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := o.validate(); err != nil {
+				return err
+			}
 			shown, err := readState(o.dir, strings.Join(args, ""))
 			if err != nil {
-				return err
+				return o.explain(err)
 			}
 			if o.output == outputJSON {
 				return writeIndented(std.out, shown)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -203,6 +204,26 @@ func TestStateWithDamagedValue(t *testing.T) {
 	}
 }
 
+// A reader such as head that has seen enough is no failure.
+func TestClosedStdoutIsNoError(t *testing.T) {
+	t.Parallel()
+	dir := usedState(t)
+	for _, args := range [][]string{{"state", "show", "--state-dir", dir.state()}, {"state", "show", "--state-dir", dir.state(), "--output", "json"}, {"help"}, {"version"}} {
+		cmd := exec.Command(os.Args[0], args...)
+		cmd.Env = append(os.Environ(), childEnv+"=plegd")
+		r, w := pipe(t)
+		_ = r.Close()
+		cmd.Stdout = w
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		err := cmd.Run()
+		_ = w.Close()
+		if err != nil || stderr.Len() > 0 {
+			t.Errorf("plegd %s: %v: %s", strings.Join(args, " "), err, &stderr)
+		}
+	}
+}
+
 // What is no sound state file at all is one line, and stays as it is.
 func TestStateThatCannotBeRead(t *testing.T) {
 	t.Parallel()
@@ -225,7 +246,7 @@ func TestStateThatCannotBeRead(t *testing.T) {
 		{"torn pages", torn, exitDamaged, "damaged"},
 		{"something else", []byte(strings.Repeat("not a state file\n", 4096)), exitDamaged, "damaged"},
 		{"empty", []byte{}, exitDamaged, "damaged"},
-		{"missing", nil, exitFailure, "no such file"},
+		{"missing", nil, exitFailure, "no agent has run there yet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), store.FileName)
@@ -236,7 +257,7 @@ func TestStateThatCannotBeRead(t *testing.T) {
 			}
 			for _, cmd := range []string{"show", "check"} {
 				code, out, stderr := run(t, "state", cmd, "--state-dir", path)
-				if code != tc.code || out != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "plegd: state file") ||
+				if code != tc.code || out != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "plegd: ") ||
 					!strings.Contains(stderr, tc.want) || !strings.Contains(stderr, path) {
 					t.Errorf("%s: code %d, want %d; stdout %q; %q", cmd, code, tc.code, out, stderr)
 				}

@@ -42,6 +42,9 @@ func thisBuild() build {
 	return b
 }
 
+// String is the form for people.
+func (b build) String() string { return fmt.Sprintf("plegd %s (%s, %s)", b.Version, b.Go, b.Platform) }
+
 // newVersion makes `plegd version`.
 func newVersion(std streams) *cobra.Command {
 	output := "text"
@@ -54,7 +57,7 @@ func newVersion(std streams) *cobra.Command {
 			if output == "json" {
 				return json.NewEncoder(std.out).Encode(b)
 			}
-			_, err := fmt.Fprintf(std.out, "plegd %s (%s, %s)\n", b.Version, b.Go, b.Platform)
+			_, err := fmt.Fprintln(std.out, b)
 			return err
 		},
 	}
