@@ -65,7 +65,7 @@ func (h *heldFile) own(timeout time.Duration) error {
 // flock takes or changes the lock and makes sure that it is on the file that
 // has the name.
 func (h *heldFile) flock(how int, timeout time.Duration) error {
-	locked := lockedError(h.path, (BoltConfig{Dir: filepath.Dir(h.path)}).lock())
+	locked := lockedError("state file "+h.path, (BoltConfig{Dir: filepath.Dir(h.path)}).lock())
 	for until := time.Now().Add(timeout); ; time.Sleep(holdRetry) {
 		err := unix.Flock(int(h.f.Fd()), how|unix.LOCK_NB)
 		if err == nil {
@@ -123,7 +123,7 @@ func shareFile(path string) (unlock func(), err error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, lockedError(path, (BoltConfig{Dir: filepath.Dir(path)}).lock())
+			return nil, lockedError("state file "+path, (BoltConfig{Dir: filepath.Dir(path)}).lock())
 		}
 		return nil, fmt.Errorf("state file %s: lock: %w", path, err)
 	}

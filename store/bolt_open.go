@@ -188,7 +188,7 @@ func openFile(path string, held *heldFile, timeout time.Duration, maxSize int, r
 func openError(path string, err error) error {
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
-		return lockedError(path, (BoltConfig{Dir: filepath.Dir(path)}).lock())
+		return lockedError("state file "+path, (BoltConfig{Dir: filepath.Dir(path)}).lock())
 	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, berrors.ErrChecksum):
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	default:

@@ -107,7 +107,7 @@ func TestBoltLockedNamesFileAndHolder(t *testing.T) {
 	first, _ := openBolt(t, config(dir))
 	pid := fmt.Sprint(os.Getpid())
 	_, _, err := store.OpenBolt(config(dir))
-	mustMention(t, err, store.ErrLocked, filepath.Join(dir, store.LockName), "pid "+pid)
+	mustMention(t, err, store.ErrLocked, "state directory "+dir+":", "pid "+pid)
 	_, err = store.OpenBoltReadOnly(dir)
 	mustMention(t, err, store.ErrLocked, first.Path(), "pid "+pid)
 	_, err = store.Verify(first.Path())

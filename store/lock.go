@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -31,7 +32,7 @@ func takeLock(path string) (*lockFile, error) {
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		_ = f.Close()
-		return nil, lockedError(path, path)
+		return nil, lockedError("state directory "+filepath.Dir(path), path)
 	case err != nil:
 		_ = f.Close()
 		return nil, fmt.Errorf("lock file %s: %w", path, classify(err, ErrUnwritable))
@@ -51,13 +52,13 @@ func (l *lockFile) release() error {
 	return l.f.Close()
 }
 
-// lockedError says that file is locked, and by whom as far as the lock file
-// tells.
-func lockedError(file, lock string) error {
+// lockedError says that a state file, or the directory, is locked, and by whom
+// as far as the lock file tells.
+func lockedError(what, lock string) error {
 	if pid := lockHolder(lock); pid > 0 {
-		return fmt.Errorf("state file %s: %w with pid %d", file, ErrLocked, pid)
+		return fmt.Errorf("%s: %w with pid %d", what, ErrLocked, pid)
 	}
-	return fmt.Errorf("state file %s: %w", file, ErrLocked)
+	return fmt.Errorf("%s: %w", what, ErrLocked)
 }
 
 // lockHolder reads the process id in a lock file, 0 when there is none.
