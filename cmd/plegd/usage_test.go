@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -190,6 +191,38 @@ func TestReferenceIsComplete(t *testing.T) {
 				t.Errorf("docs/reference.md lacks --%s of plegd %s", name, strings.Join(args, " "))
 			}
 		}
+	}
+}
+
+// Every field that is written as JSON is in the documentation.
+func TestReferenceListsEveryJSONField(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var check func(reflect.Type)
+	check = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct || typ == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for i := range typ.NumField() {
+			field := typ.Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name != "" && !strings.Contains(string(doc), "`"+name+"`") {
+				t.Errorf("docs/reference.md lacks `%s` of %v", name, typ)
+			}
+			if name != "" || field.Anonymous {
+				check(field.Type)
+			}
+		}
+	}
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[pleg.Pod](), reflect.TypeFor[pleg.Status](), reflect.TypeFor[shownState](), reflect.TypeFor[checkedState](), reflect.TypeFor[build](),
+	} {
+		check(typ)
 	}
 }
 
