@@ -55,7 +55,7 @@ func sayPlainly(err error, socket, method string, limit time.Duration) error {
 	}
 	method = method[strings.LastIndexByte(method, '/')+1:]
 	said := text(strings.Join(strings.Fields(s.Message()), " "), maxErrorText)
-	plain := ""
+	var plain string
 	switch s.Code() {
 	case codes.Unimplemented:
 		plain = "the runtime has no " + method
