@@ -216,7 +216,7 @@ func (l *Loop) commit(p *part) error {
 
 // publish shows readers what is durable.
 func (l *Loop) publish(p *part) {
-	l.view.apply(p, l.feed.append(p.batch.Events))
+	l.view.apply(p, l.feed.append)
 	now := l.cfg.Clock.Wall().UnixNano()
 	for i := range p.batch.Events {
 		ev := &p.batch.Events[i]

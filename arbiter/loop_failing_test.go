@@ -230,12 +230,12 @@ func TestLoopForgetsTheFaultOfWhatIsGone(t *testing.T) {
 	var p pending
 	p.add(&Output{Changes: store.Batch{Records: []*store.Record{storetest.Sandbox("s", 1)}}})
 	for _, part := range p.split() {
-		v.apply(&part, v.position)
+		v.apply(&part, func([]store.Event) timestamps.Position { return v.position })
 	}
 	p.add(&Output{Faults: []Fault{{Key: store.Key{Kind: store.KindSandbox, ID: "s"}, Err: "x"}}})
 	p.add(&Output{Changes: store.Batch{Gone: []store.Key{{Kind: store.KindSandbox, ID: "s"}}}})
 	for _, part := range p.split() {
-		v.apply(&part, v.position)
+		v.apply(&part, func([]store.Event) timestamps.Position { return v.position })
 	}
 	if len(v.faults) != 0 {
 		t.Errorf("faults %v of nothing", v.faults)

@@ -41,11 +41,13 @@ func newView(snap *store.Snapshot, at timestamps.Position) *view {
 	return v
 }
 
-// apply takes a committed part.
-func (v *view) apply(p *part, at timestamps.Position) {
+// apply takes a committed part. Its events are published while readers of the
+// view wait: who has read an event finds what it led to in the pods, and who
+// goes on from the position of the pods finds that position in the feed.
+func (v *view) apply(p *part, publish func([]store.Event) timestamps.Position) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.position = at
+	v.position = publish(p.batch.Events)
 	for _, k := range p.batch.Gone {
 		v.drop(k.ID)
 	}

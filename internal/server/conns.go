@@ -39,7 +39,7 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 		c.at[conn] = c.idle.PushBack(conn)
 	}
 	if oldest := c.idle.Front(); c.open >= crowded && oldest != nil {
-		victim := oldest.Value.(net.Conn) //nolint:errcheck,forcetypeassert // nothing else is in it
+		victim := oldest.Value.(net.Conn) // nothing else is in it
 		c.idle.Remove(oldest)
 		delete(c.at, victim)
 		_ = victim.Close() // its server notices and reports it closed
