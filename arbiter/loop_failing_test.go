@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
 	"github.com/plegd/plegd/store/storetest"
 )
 
