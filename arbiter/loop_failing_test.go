@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plegd/plegd/store"
-	"github.com/plegd/plegd/timestamps"
 	"github.com/plegd/plegd/store/storetest"
+	"github.com/plegd/plegd/timestamps"
 )
 
 var errIO = errors.New("input/output error")
