@@ -107,6 +107,11 @@ func newOp(fullMethod string, req any) Op {
 // act carries out what rules do to a call, before it (after false) or to its
 // answer. An error ends the call.
 func (s *service) act(ctx context.Context, op Op, acts []*act, after bool) error {
+	select {
+	case <-s.down: // a stream has ended by now, so nothing else may still work
+		return errStopping
+	default:
+	}
 	for _, a := range acts {
 		if a.rule.After != after {
 			continue

@@ -67,7 +67,7 @@ func (r *Runtime) serveRun(ctx context.Context, src opener, down <-chan struct{}
 		return fmt.Errorf("runtime: listen: %w", err)
 	}
 	stop := make(chan struct{})
-	svc := &service{r: r, stop: stop}
+	svc := &service{r: r, stop: stop, down: down}
 	server := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(svc.unary), grpc.StreamInterceptor(svc.stream),

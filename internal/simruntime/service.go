@@ -15,6 +15,7 @@ type service struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	r    *Runtime
 	stop <-chan struct{} // closed when this server ends
+	down <-chan struct{} // closed when the run of the runtime that it serves ends, which is a little earlier
 }
 
 func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
