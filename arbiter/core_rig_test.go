@@ -45,7 +45,7 @@ type disk struct {
 	records map[store.Key]*store.Record
 	tombs   map[string]*store.Record
 	asks    map[string]*store.Ask
-	told    map[string]toldUpTo
+	told    map[store.Key]toldUpTo
 	events  []store.Event
 	tick    timestamps.Tick
 	running int64
@@ -61,7 +61,7 @@ type toldUpTo struct {
 func newDisk() disk {
 	return disk{
 		records: map[store.Key]*store.Record{}, tombs: map[string]*store.Record{},
-		asks: map[string]*store.Ask{}, told: map[string]toldUpTo{},
+		asks: map[string]*store.Ask{}, told: map[store.Key]toldUpTo{},
 	}
 }
 
@@ -232,8 +232,11 @@ func (r *rig) write(b *store.Batch) {
 	}
 	for _, id := range b.Forgotten {
 		// What lies removed, and was then forgotten, is told anew.
-		if was := r.mem.told[id]; r.liar && was.state == store.StateRemoved {
-			delete(r.mem.told, id)
+		for _, kind := range [...]store.Kind{store.KindSandbox, store.KindContainer} {
+			key := store.Key{Kind: kind, ID: id}
+			if was := r.mem.told[key]; r.liar && was.state == store.StateRemoved {
+				delete(r.mem.told, key)
+			}
 		}
 	}
 	for _, rec := range b.Records {
@@ -269,15 +272,25 @@ var stateOf = map[store.EventType]store.State{
 	store.SandboxRemoved: store.StateRemoved, store.ContainerRemoved: store.StateRemoved,
 }
 
+// eventKey names that entity. A liar may first call an id a sandbox and then a
+// container: what was told of the one is then told to be over.
+func eventKey(ev *store.Event) store.Key {
+	kind := store.KindSandbox
+	if ev.Container.ID != "" {
+		kind = store.KindContainer
+	}
+	return store.Key{Kind: kind, ID: eventID(ev)}
+}
+
 // checkEvent: each state is told once in an incarnation, in order (O9).
 func (r *rig) checkEvent(ev *store.Event) {
-	id := eventID(ev)
+	id := eventKey(ev)
 	was := r.mem.told[id]
 	state, lifecycle := stateOf[ev.Type]
 	switch {
 	case ev.Change == store.ChangeRegressed:
 		if ev.Incarnation != was.incarnation+1 && was.incarnation != 0 {
-			r.fault("O9: %s returns in incarnation %d after %d", id, ev.Incarnation, was.incarnation)
+			r.fault("O9: %s returns in incarnation %d after %d", id.ID, ev.Incarnation, was.incarnation)
 		}
 		r.mem.told[id] = toldUpTo{ev.Incarnation, store.StateNone}
 		return
@@ -285,12 +298,12 @@ func (r *rig) checkEvent(ev *store.Event) {
 		return
 	case was.incarnation == 0:
 	case ev.Incarnation != was.incarnation:
-		r.fault("O9: %s %s in incarnation %d after %d", ev.Type, id, ev.Incarnation, was.incarnation)
+		r.fault("O9: %s %s in incarnation %d after %d", ev.Type, id.ID, ev.Incarnation, was.incarnation)
 	case state <= was.state:
-		r.fault("O9: %s %s told after state %s", ev.Type, id, was.state.Name(store.KindContainer))
+		r.fault("O9: %s %s told after state %s", ev.Type, id.ID, was.state.Name(store.KindContainer))
 	}
 	if ev.Type == store.ContainerDied && !ev.ExitKnown && ev.ExitCode != 0 {
-		r.fault("O2: %s has a code though it is unknown", id)
+		r.fault("O2: %s has a code though it is unknown", id.ID)
 	}
 	r.mem.told[id] = toldUpTo{ev.Incarnation, state}
 }
