@@ -231,12 +231,12 @@ func (r *rig) write(b *store.Batch) {
 		r.checkEvent(&b.Events[i])
 	}
 	for _, id := range b.Forgotten {
-		// What lies removed, and was then forgotten, is told anew.
-		for _, kind := range [...]store.Kind{store.KindSandbox, store.KindContainer} {
-			key := store.Key{Kind: kind, ID: id}
-			if was := r.mem.told[key]; r.liar && was.state == store.StateRemoved {
-				delete(r.mem.told, key)
-			}
+		r.forget(store.Key{Kind: store.KindSandbox, ID: id})
+		r.forget(store.Key{Kind: store.KindContainer, ID: id})
+	}
+	for _, key := range b.Gone { // no tombstone: it turned out to be of the other kind
+		if !slices.ContainsFunc(b.Tombstones, func(t *store.Record) bool { return t.ID == key.ID }) {
+			r.forget(key)
 		}
 	}
 	for _, rec := range b.Records {
@@ -252,6 +252,13 @@ func (r *rig) write(b *store.Batch) {
 	}
 	r.mem.events = append(r.mem.events, b.Events...)
 	r.mem.tick, r.mem.running, r.mem.horizon = r.tick, r.running, r.core.Horizon()
+}
+
+// forget lets what lies removed, and was then forgotten, be told anew.
+func (r *rig) forget(key store.Key) {
+	if r.liar && r.mem.told[key].state == store.StateRemoved {
+		delete(r.mem.told, key)
+	}
 }
 
 func (r *rig) commit() { r.disk = r.mem.clone() }
