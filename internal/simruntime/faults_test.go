@@ -364,6 +364,9 @@ func TestContradictoryRulesAreRefused(t *testing.T) {
 		"dropped and repeated": {Method: sim.MethodEvent, Drop: true, Duplicate: 1},
 		"EOF and code":         {EOF: true, Code: codes.Internal},
 		"ignores nothing":      {IgnoreCancel: true, Code: codes.Internal},
+		"raw error":            {Method: "Version", Raw: []byte{1}, Code: codes.Internal},
+		"raw end":              {Method: "StreamContainers", Raw: []byte{1}, EOF: true},
+		"dropped and raw":      {Method: sim.MethodEvent, Drop: true, Raw: []byte{1}},
 	} {
 		if _, err := rt.AddRule(rule); !errors.Is(err, sim.ErrRule) {
 			t.Errorf("%s: %v", name, err)

@@ -3,6 +3,7 @@ package simruntime
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,7 +72,11 @@ func (w *watchedStream) RecvMsg(m any) error {
 }
 
 func (w *watchedStream) SendMsg(m any) error {
-	if err := w.ServerStream.SendMsg(edited(m, w.acts)); err != nil {
+	m = edited(m, w.acts)
+	if emptied(m, w.acts) {
+		return nil
+	}
+	if err := w.ServerStream.SendMsg(m); err != nil {
 		return err
 	}
 	if w.sent {
@@ -174,13 +179,28 @@ func edited(m any, acts []*act) any {
 	}
 	copied := false
 	for _, a := range acts {
-		if a.rule.Edit == nil {
+		if !a.rule.changes() {
 			continue
 		}
 		if !copied {
 			msg, copied = proto.Clone(msg), true
 		}
-		a.rule.Edit(msg)
+		a.rule.edit(msg)
 	}
 	return msg
+}
+
+// emptied says whether rules left nothing of a message of a streaming list.
+// Runtimes send none without items (KEP-5825). Raw bytes go out in any case.
+func emptied(m any, acts []*act) bool {
+	if slices.ContainsFunc(acts, func(a *act) bool { return a.rule.Raw != nil }) {
+		return false
+	}
+	switch m := m.(type) {
+	case *runtimeapi.StreamPodSandboxesResponse:
+		return len(m.PodSandboxes) == 0
+	case *runtimeapi.StreamContainersResponse:
+		return len(m.Containers) == 0
+	}
+	return false
 }

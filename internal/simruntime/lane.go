@@ -82,9 +82,9 @@ func (l *lane) apply(a *act, in []parcel) []parcel {
 			if a.rule.Hang {
 				c.hang = a.handle
 			}
-			if a.rule.Edit != nil {
+			if a.rule.changes() {
 				c.ev = proto.CloneOf(c.ev)
-				a.rule.Edit(c.ev)
+				a.rule.edit(c.ev)
 			}
 			out = append(out, c)
 		}

@@ -76,8 +76,13 @@ type Rule struct {
 	// locks for events and must not call the Runtime.
 	Edit func(proto.Message)
 
+	// Raw goes out in place of each outgoing message, after Edit: bytes that
+	// need not be any message. Not nil and empty is a message with nothing in
+	// it. A call that fails has no message.
+	Raw []byte
+
 	// For events only. Drop loses it. Duplicate sends so many copies more, and
-	// the rule's Delay, Hang, Hold and Edit then concern the copies alone. Hold
+	// the rule's Delay, Hang, Hold, Edit and Raw then concern the copies alone. Hold
 	// keeps it back until so many later events have gone out.
 	Drop      bool
 	Duplicate int
@@ -104,14 +109,29 @@ func (r Rule) validate() error {
 		return fmt.Errorf("rule for events acts on a call (After, Do, IgnoreCancel, Code or EOF): %w", ErrRule)
 	case !event && (r.Drop || r.Duplicate > 0 || r.Hold > 0):
 		return fmt.Errorf("rule for %q acts on an event (Drop, Duplicate or Hold): %w", r.Method, ErrRule)
-	case r.Drop && (r.Duplicate > 0 || r.Hold > 0 || r.Delay > 0 || r.Hang || r.Edit != nil):
+	case r.Drop && (r.Duplicate > 0 || r.Hold > 0 || r.Delay > 0 || r.Hang || r.changes()):
 		return fmt.Errorf("rule for events drops and does something else: %w", ErrRule)
+	case r.Raw != nil && (r.EOF || r.Code != codes.OK) && !r.After:
+		return fmt.Errorf("rule for %q has both an answer (Raw) and an end without one (EOF or Code): %w", r.Method, ErrRule)
 	case r.EOF && r.Code != codes.OK:
 		return fmt.Errorf("rule for %q has both EOF and an error code: %w", r.Method, ErrRule)
 	case r.IgnoreCancel && r.Delay == 0 && !r.Hang:
 		return fmt.Errorf("rule for %q ignores cancellation but doesn't wait: %w", r.Method, ErrRule)
 	}
 	return nil
+}
+
+// changes says whether the rule changes messages.
+func (r *Rule) changes() bool { return r.Edit != nil || r.Raw != nil }
+
+// edit changes a message as the rule says.
+func (r *Rule) edit(m proto.Message) {
+	if r.Edit != nil {
+		r.Edit(m)
+	}
+	if r.Raw != nil {
+		SetRaw(m, r.Raw)
+	}
 }
 
 // RuleHandle is an added rule.
