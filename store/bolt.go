@@ -19,15 +19,17 @@ const journalFill = 0.95
 // a time; all other methods may be called by any goroutine at any time.
 type Bolt struct {
 	path string
-	keep Retention
-	lock *lockFile // nil when opened for reading
+	cfg  BoltConfig // without a meaning when opened for reading
 
-	mu     sync.RWMutex // held for reading while db is used, for writing to close it
+	mu     sync.RWMutex // held for reading while db is used, for writing to close or exchange it
 	db     *bolt.DB
 	file   *os.File // bbolt's own handle, for when bbolt can't close it any more
 	closed bool
 
 	commit  sync.Mutex   // one writer; guards what follows
+	lock    *lockFile    // nil when opened for reading
+	self    os.FileInfo  // of file, to tell whether it still has its name
+	aside   string       // where Renew put the last file
 	state   journalState // as the last successful commit left it
 	stale   bool         // a commit failed: what the file holds is unknown
 	damaged []damage     // single values to be dropped by the next commit
@@ -54,9 +56,9 @@ func (b *Bolt) Load() (*Snapshot, error) {
 }
 
 // Commit implements [Store]. The error wraps [ErrFull], [ErrUnwritable],
-// [ErrIO], [ErrDamaged], [ErrClosed], [ErrBatch] or [ErrConflict] where one of
-// them fits; the last two mean that nothing was written and that trying again
-// is useless.
+// [ErrIO], [ErrReplaced], [ErrDamaged], [ErrClosed], [ErrBatch] or [ErrConflict]
+// where one of them fits; the last two mean that nothing was written and that
+// trying again is useless. What can be done after the others, see [Rescuer].
 func (b *Bolt) Commit(batch *Batch) error {
 	sealed, err := sealBatch(batch)
 	if err != nil {
@@ -78,9 +80,13 @@ func (b *Bolt) Commit(batch *Batch) error {
 			return err
 		}
 		var err error
-		next, err = sealed.apply(w, state, b.keep)
+		next, err = sealed.apply(w, state, b.cfg.Retention)
 		return err
 	})
+	if err == nil {
+		// After the write, so that what is acknowledged was in its place.
+		err = b.inPlace()
+	}
 	if err != nil {
 		b.stale = true
 		return fmt.Errorf("state file %s: %w", b.path, err)
@@ -152,8 +158,10 @@ func (b *Bolt) Containers(prefix string, limit int) ([]string, error) {
 // Path returns the path of the state file.
 func (b *Bolt) Path() string { return b.path }
 
-// Close implements [Store]. It waits for reads in progress.
+// Close implements [Store]. It waits for reads and a commit in progress.
 func (b *Bolt) Close() error {
+	b.commit.Lock()
+	defer b.commit.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

@@ -62,6 +62,8 @@ type BoltConfig struct {
 	// be opened read-only and no other way. Nil means no further check: OpenBolt itself walks
 	// all pages and checksums in any case.
 	Check func(path string) error
+
+	file string // the state file, where it isn't the one in Dir
 }
 
 func (c BoltConfig) defaulted() BoltConfig {
@@ -94,7 +96,13 @@ func (c BoltConfig) validate() error {
 	return nil
 }
 
-func (c BoltConfig) path() string { return filepath.Join(c.Dir, FileName) }
+func (c BoltConfig) path() string {
+	if c.file != "" {
+		return c.file
+	}
+	return filepath.Join(c.Dir, FileName)
+}
+
 func (c BoltConfig) lock() string { return filepath.Join(c.Dir, LockName) }
 
 // OpenReport tells what opening found and did.

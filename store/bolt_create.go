@@ -13,52 +13,98 @@ import (
 )
 
 // startFresh puts a new, empty file in place and, if old is set, the present
-// one aside first. The new file is made under another name before anything is
-// moved, so that a full disk leaves things as they were; a crash at any point
-// leaves the old file, no file or the new file under the name, never half of
-// one.
-func startFresh(cfg BoltConfig, old bool) (aside string, err error) {
-	path, fresh := cfg.path(), cfg.path()+newSuffix
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("state file %s: %w", fresh, classify(err, ErrUnwritable))
+// one aside first.
+func startFresh(cfg BoltConfig, old bool) (b *Bolt, aside string, err error) {
+	b, err = makeFile(cfg, func(db *bolt.DB) error { return fillFresh(db, cfg.Runtime) })
+	if err != nil {
+		return nil, "", err
 	}
-	if err := createFile(fresh, cfg); err != nil {
-		_ = os.Remove(fresh)
-		return "", fmt.Errorf("state file %s: %w", fresh, classify(err, ErrUnwritable))
+	aside, err = b.install(old)
+	if err == nil {
+		err = syncDir(cfg.Dir)
 	}
-	if old {
-		if aside, err = setAside(path, cfg); err != nil {
-			_ = os.Remove(fresh)
-			return "", err
-		}
+	if err != nil {
+		b.abandon(err)
+		return nil, aside, err
 	}
-	if err := os.Rename(fresh, path); err != nil {
-		return aside, fmt.Errorf("state file %s: %w", path, classify(err, ErrUnwritable))
-	}
-	return aside, syncDir(cfg.Dir)
+	return b, aside, nil
 }
 
-// createFile makes a file with all tables, a schema version and a meta that
-// has no epoch yet.
-func createFile(path string, cfg BoltConfig) error {
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: cfg.Timeout, FreelistType: bolt.FreelistMapType})
-	if err != nil {
-		return err
+// makeFile makes a state file under a name of its own, so that a full disk
+// leaves things as they were, has fill write it, and returns it synced, open
+// and locked, as the lock must not be missing for a moment. install gives it
+// its name.
+func makeFile(cfg BoltConfig, fill func(*bolt.DB) error) (*Bolt, error) {
+	fresh := cfg.path() + newSuffix
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("state file %s: %w", fresh, classify(err, ErrUnwritable))
 	}
-	err = db.Update(func(tx *bolt.Tx) error {
+	b := &Bolt{path: cfg.path(), cfg: cfg}
+	err := b.openBbolt(false, func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(fresh, flag|os.O_EXCL, mode)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return duplicate(f, name) // so that errors name what it is going to be
+	})
+	if err == nil {
+		err = guard(func() error {
+			b.db.NoSync = true // once at the end does
+			err := fill(b.db)
+			b.db.NoSync = false
+			return errors.Join(err, b.db.Sync())
+		})
+	}
+	if err == nil {
+		err = b.readAll()
+	}
+	if err != nil {
+		b.abandon(err)
+		_ = os.Remove(fresh)
+		if !errors.Is(err, ErrDamaged) {
+			err = classify(err, ErrUnwritable)
+		}
+		return nil, fmt.Errorf("state file %s: %w", fresh, err)
+	}
+	return b, nil
+}
+
+// install renames a file that was just made into place and, if old is set, the
+// present one aside first. A crash at any point leaves the old file, no file
+// or the new file under the name, never half of one.
+func (b *Bolt) install(old bool) (aside string, err error) {
+	fresh := b.path + newSuffix
+	if old {
+		aside, err = setAside(b.path, b.cfg)
+	}
+	if err == nil {
+		if err = os.Rename(fresh, b.path); err != nil {
+			err = fmt.Errorf("state file %s: %w", b.path, classify(err, ErrUnwritable))
+		}
+	}
+	if err != nil {
+		_ = os.Remove(fresh)
+	}
+	return aside, err
+}
+
+// fillFresh makes all tables, a schema version and a meta that has no epoch
+// yet.
+func fillFresh(db *bolt.DB, runtime RuntimeID) error {
+	return db.Update(func(tx *bolt.Tx) error {
 		for _, t := range tableList {
 			if _, err := tx.CreateBucket([]byte(t.String())); err != nil {
 				return err
 			}
 		}
 		w := boltTables{tx}
-		meta, err := seal(tableMeta, metaKey, Meta{Schema: Schema, Runtime: cfg.Runtime})
+		meta, err := seal(tableMeta, metaKey, Meta{Schema: Schema, Runtime: runtime})
 		if err != nil {
 			return err
 		}
 		return errors.Join(w.put(tableMeta, schemaKey, encodeSchema(Schema)), w.put(tableMeta, metaKey, meta))
 	})
-	return errors.Join(err, db.Close())
 }
 
 // setAside renames a damaged file and deletes all but the latest of those set

@@ -93,11 +93,17 @@ func (h *heldFile) share() (*os.File, error) {
 	if h.f == nil {
 		return nil, fmt.Errorf("state file %s: not a regular file", h.path)
 	}
-	fd, err := unix.FcntlInt(h.f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	return duplicate(h.f, h.path)
+}
+
+// duplicate returns a second handle of what f has open, flock included, under
+// a name for messages.
+func duplicate(f *os.File, name string) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("state file %s: %w", h.path, err)
+		return nil, fmt.Errorf("state file %s: %w", name, err)
 	}
-	return os.NewFile(uintptr(fd), h.path), nil
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // release closes this handle. The lock lives on where bbolt shares it, but not

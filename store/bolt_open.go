@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
@@ -72,7 +71,7 @@ func openLocked(cfg BoltConfig) (*Bolt, OpenReport, error) {
 			return nil, report, err
 		}
 	}
-	aside, err := startFresh(cfg, keep)
+	b, aside, err := startFresh(cfg, keep)
 	if err != nil {
 		if report.Reason != nil {
 			err = fmt.Errorf("%w, and the old file is no use: %s", err, report.Reason.Error())
@@ -80,11 +79,6 @@ func openLocked(cfg BoltConfig) (*Bolt, OpenReport, error) {
 		return nil, report, err
 	}
 	report.Fresh, report.SetAside = true, aside
-	b, err := openFile(path, nil, cfg.Timeout, cfg.MaxSize, false)
-	if err != nil {
-		return nil, report, err
-	}
-	b.keep = cfg.Retention
 	return b, report, nil
 }
 
@@ -102,7 +96,7 @@ func openSound(cfg BoltConfig, held *heldFile, report *OpenReport) (*Bolt, error
 			report.CheckError = err
 		}
 	}
-	b, err := openFile(path, held, cfg.Timeout, cfg.MaxSize, false)
+	b, err := openFile(cfg, held, false)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +104,6 @@ func openSound(cfg BoltConfig, held *heldFile, report *OpenReport) (*Bolt, error
 		_ = b.Close()
 		return nil, fmt.Errorf("state file %s: %w", path, err)
 	}
-	b.keep = cfg.Retention
 	report.Damaged = len(b.damaged)
 	return b, nil
 }
@@ -129,7 +122,7 @@ func OpenBoltReadOnly(path string) (*Bolt, error) {
 	if _, err := scanPages(path); err != nil {
 		return nil, err
 	}
-	return openFile(path, nil, DefaultTimeout, 0, true)
+	return openFile(BoltConfig{file: path, Timeout: DefaultTimeout}, nil, true)
 }
 
 // stateFile returns the path of the state file if it was given the directory.
@@ -142,13 +135,32 @@ func stateFile(path string) string {
 
 // openFile opens a file with bbolt, checks its schema and reads every value in
 // it once. If the file is held, bbolt goes on with that lock.
-func openFile(path string, held *heldFile, timeout time.Duration, maxSize int, readOnly bool) (*Bolt, error) {
-	b := &Bolt{path: path}
-	err := guard(func() error {
+func openFile(cfg BoltConfig, held *heldFile, readOnly bool) (*Bolt, error) {
+	b := &Bolt{path: cfg.path(), cfg: cfg}
+	err := b.openBbolt(readOnly, func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		if held != nil {
+			return held.share()
+		}
+		// No O_CREATE: a file that vanished meanwhile must not come back empty.
+		return os.OpenFile(name, flag&^os.O_CREATE, mode)
+	})
+	if err == nil {
+		err = b.readAll()
+	}
+	if err != nil {
+		b.abandon(err)
+		return nil, openError(b.path, err)
+	}
+	return b, nil
+}
+
+// openBbolt opens the database in the file that open returns.
+func (b *Bolt) openBbolt(readOnly bool, open func(name string, flag int, mode os.FileMode) (*os.File, error)) error {
+	return guard(func() error {
 		var err error
-		b.db, err = bolt.Open(path, 0o600, &bolt.Options{
-			Timeout:      timeout,
-			MaxSize:      maxSize,
+		b.db, err = bolt.Open(b.path, 0o600, &bolt.Options{
+			Timeout:      b.cfg.Timeout,
+			MaxSize:      b.cfg.MaxSize,
 			ReadOnly:     readOnly,
 			FreelistType: bolt.FreelistMapType,
 			// The freelist stays on disk, bbolt's default: without it a
@@ -156,32 +168,33 @@ func openFile(path string, held *heldFile, timeout time.Duration, maxSize int, r
 			NoFreelistSync: false,
 			NoStatistics:   true,
 			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-				var f *os.File
-				var err error
-				if held != nil {
-					f, err = held.share()
-				} else {
-					// No O_CREATE: a file that vanished meanwhile must not
-					// come back empty.
-					f, err = os.OpenFile(name, flag&^os.O_CREATE, mode)
-				}
+				f, err := open(name, flag, mode)
 				b.file = f
 				return f, err
 			},
 		})
+		if err == nil {
+			b.self, err = b.file.Stat()
+		}
 		return err
 	})
+}
+
+// readAll surveys a file that was just opened or made, and shows its journal.
+func (b *Bolt) readAll() error {
+	err := guard(func() error {
+		return b.db.View(func(tx *bolt.Tx) error { return b.survey(boltTables{tx}) })
+	})
 	if err == nil {
-		err = guard(func() error {
-			return b.db.View(func(tx *bolt.Tx) error { return b.survey(boltTables{tx}) })
-		})
+		b.publish()
 	}
-	if err != nil {
-		_ = closeBolt(b.db, b.file, errors.Is(err, ErrDamaged))
-		return nil, openError(path, err)
-	}
-	b.publish()
-	return b, nil
+	return err
+}
+
+// abandon closes a file that could not be opened, because of err, or is of no
+// use any more.
+func (b *Bolt) abandon(err error) {
+	_ = closeBolt(b.db, b.file, errors.Is(err, ErrDamaged))
 }
 
 // openError says what an error of opening means.

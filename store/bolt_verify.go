@@ -22,7 +22,7 @@ func (b *Bolt) survey(r boltTables) error {
 	}
 	meta, err := readMeta(r)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return err
 	}
 	b.runtime = meta.Runtime
 	b.state = countJournal(r, meta)
@@ -93,7 +93,7 @@ func Verify(path string) (Report, error) {
 		return report, err
 	}
 	report.Pages, report.Size = pages, pages.FileSize
-	b, err := openFile(path, nil, DefaultTimeout, 0, true)
+	b, err := openFile(BoltConfig{file: path, Timeout: DefaultTimeout}, nil, true)
 	if err != nil {
 		return report, err
 	}

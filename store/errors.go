@@ -19,6 +19,12 @@ var (
 	// since nothing of what bbolt holds in memory can be trusted any more.
 	ErrDamaged = errors.New("state file is damaged")
 
+	// ErrReplaced: the state file is no longer the one that has its name: it was
+	// deleted or moved, another one was put there, or the state directory is
+	// gone. What was committed last may be in a file that the next start won't
+	// find. [Rescuer.Rescue] puts it back.
+	ErrReplaced = errors.New("state file was deleted or replaced")
+
 	// ErrExpired: the position asked for is no longer in the journal, or is of another epoch.
 	ErrExpired = errors.New("position expired")
 

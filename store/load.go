@@ -17,7 +17,7 @@ func readMeta(r reader) (Meta, error) {
 		return m, nil
 	}
 	if err := unseal(tableMeta, metaKey, value, &m); err != nil {
-		return Meta{}, fmt.Errorf("meta: %w", err)
+		return Meta{}, fmt.Errorf("%w: meta: %w", ErrDamaged, err)
 	}
 	return m, nil
 }

@@ -45,6 +45,16 @@ func takeLock(path string) (*lockFile, error) {
 	return &lockFile{f}, nil
 }
 
+// inPlace reports whether the file still has its name.
+func (l *lockFile) inPlace() bool {
+	mine, err := l.f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(l.f.Name())
+	return err == nil && os.SameFile(mine, named)
+}
+
 // release gives the lock up. The file stays: removing it would let two
 // processes hold locks on two files of one name.
 func (l *lockFile) release() error {

@@ -20,15 +20,23 @@ type Memory struct {
 	closed  bool
 }
 
-var _ Store = (*Memory)(nil)
+var (
+	_ Store   = (*Memory)(nil)
+	_ Rescuer = (*Memory)(nil)
+)
 
 // NewMemory returns an empty store for this runtime. Zero fields of keep mean
 // the defaults.
 func NewMemory(runtime RuntimeID, keep Retention) *Memory {
-	m := &Memory{keep: keep.Defaulted(), tables: new(memoryTables)}
+	return &Memory{keep: keep.Defaulted(), tables: newTables(runtime)}
+}
+
+// newTables returns tables with nothing but a meta without an epoch.
+func newTables(runtime RuntimeID) *memoryTables {
+	t := new(memoryTables)
 	value := must(seal(tableMeta, metaKey, Meta{Schema: Schema, Runtime: runtime}))
-	_ = m.tables.put(tableMeta, metaKey, value) // it never fails
-	return m
+	_ = t.put(tableMeta, metaKey, value) // it never fails
+	return t
 }
 
 // Reopen returns a store with the same content, as if the process had ended
@@ -108,6 +116,24 @@ func (m *Memory) Containers(prefix string, limit int) ([]string, error) {
 		return nil, ErrClosed
 	}
 	return readContainers(m.tables, prefix, limit), nil
+}
+
+// Rescue implements [Rescuer]. There is nothing that memory must be saved from.
+func (m *Memory) Rescue(error) error { return nil }
+
+// Renew implements [Rescuer]. The old state is gone.
+func (m *Memory) Renew(error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return ErrClosed
+	}
+	meta, err := readMeta(m.tables)
+	if err != nil {
+		return err
+	}
+	m.tables, m.journal = newTables(meta.Runtime), journalState{}
+	return nil
 }
 
 // Close implements [Store].

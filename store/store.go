@@ -97,3 +97,29 @@ type Store interface {
 	// Close releases the store. It is safe to call more than once.
 	Close() error
 }
+
+// Rescuer is what a Store may offer beside: ways on after a Commit that failed
+// and that no further try in place will mend (rule D3). Rescue and Renew are
+// called by the owner of Commit, never while a Commit runs; Events and Journal
+// may be called meanwhile, and each sees the store either before or after.
+//
+//	Commit's error      then
+//	ErrIO               try again; if that goes on, Rescue
+//	ErrReplaced         Rescue
+//	ErrDamaged          Renew
+//	Rescue's error
+//	ErrLocked           end: another process has taken the state over
+//	ErrDamaged          Renew
+//	any other           the store is as it was; try again later
+type Rescuer interface {
+	// Rescue writes everything that the store holds, that of Commits included
+	// whose outcome is unknown, to a new place and goes on with that. The same
+	// batch is then committed again. cause is what Commit said. After an error
+	// the store is as it was.
+	Rescue(cause error) error
+	// Renew keeps the old state aside as damaged and goes on with an empty one.
+	// The next Commit must carry a new epoch and the whole state; until then
+	// there are neither events nor a journal. cause is what Commit or Rescue
+	// said. After an error the store is as it was.
+	Renew(cause error) error
+}

@@ -21,6 +21,10 @@ type Faulty struct {
 	shown   store.Journal // what readers may see
 	commits int
 	failed  int
+	rescue  func(error) error // nil, or asked before Rescue does anything
+	renew   func(error) error // the same for Renew
+	rescued int
+	renewed int
 }
 
 // fault is an error for the next n commits; n < 0 means for all of them.
@@ -40,7 +44,10 @@ func (f *fault) take() error {
 	return f.err
 }
 
-var _ store.Store = (*Faulty)(nil)
+var (
+	_ store.Store   = (*Faulty)(nil)
+	_ store.Rescuer = (*Faulty)(nil)
+)
 
 // NewFaulty returns a store that behaves as inner until it is told otherwise.
 func NewFaulty(inner store.Store) *Faulty {
@@ -79,6 +86,70 @@ func (f *Faulty) Hold() (release func()) {
 	gate := make(chan struct{})
 	f.gate = gate
 	return sync.OnceFunc(func() { close(gate) })
+}
+
+// OnRescue has fn called by each Rescue, with its cause, before the inner store
+// is asked. An error of fn is what Rescue returns, and the inner store isn't
+// asked. fn may call f's other methods, such as FailBefore to end the faults
+// that a rescue mends. Nil removes it.
+func (f *Faulty) OnRescue(fn func(cause error) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rescue = fn
+}
+
+// OnRenew is OnRescue for Renew.
+func (f *Faulty) OnRenew(fn func(cause error) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.renew = fn
+}
+
+// Rescues returns how many calls of Rescue and of Renew succeeded.
+func (f *Faulty) Rescues() (rescued, renewed int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.rescued, f.renewed
+}
+
+// Rescue implements [store.Rescuer].
+func (f *Faulty) Rescue(cause error) error {
+	return f.mend(cause, &f.rescue, store.Rescuer.Rescue, &f.rescued)
+}
+
+// Renew implements [store.Rescuer]. Readers see no journal any more until the
+// next commit.
+func (f *Faulty) Renew(cause error) error {
+	err := f.mend(cause, &f.renew, store.Rescuer.Renew, &f.renewed)
+	if err == nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.shown = f.inner.Journal()
+	}
+	return err
+}
+
+// mend asks a hook and then the inner store, and counts if both went well.
+func (f *Faulty) mend(cause error, hook *func(error) error, do func(store.Rescuer, error) error, count *int) error {
+	f.mu.Lock()
+	fn := *hook
+	f.mu.Unlock()
+	if fn != nil {
+		if err := fn(cause); err != nil {
+			return err
+		}
+	}
+	inner, ok := f.inner.(store.Rescuer)
+	if !ok {
+		return fmt.Errorf("%T can't be rescued: %w", f.inner, cause)
+	}
+	if err := do(inner, cause); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	*count++
+	return nil
 }
 
 // Commits returns how many commits succeeded and how many were made to fail or

@@ -120,3 +120,56 @@ func TestFaultyHold(t *testing.T) {
 		t.Errorf("got error %v, journal %+v", err, f.Journal())
 	}
 }
+
+// A hook may fail a rescue, and may end the faults that it mends.
+func TestFaultyRescue(t *testing.T) {
+	f := newFaulty()
+	f.FailAfter(-1, store.ErrIO)
+	if err := f.Commit(batch(0)); !errors.Is(err, store.ErrIO) {
+		t.Fatal(err)
+	}
+	refuse := errors.New("refused")
+	f.OnRescue(func(cause error) error {
+		if !errors.Is(cause, store.ErrIO) {
+			t.Errorf("cause %v", cause)
+		}
+		return refuse
+	})
+	if err := f.Rescue(store.ErrIO); !errors.Is(err, refuse) {
+		t.Errorf("got error %v", err)
+	}
+	f.OnRescue(func(error) error { f.FailAfter(0, nil); return nil })
+	if err := f.Rescue(store.ErrIO); err != nil || f.Journal().Last != 0 {
+		t.Errorf("got error %v; readers see up to %d", err, f.Journal().Last)
+	}
+	if err := f.Commit(batch(0)); err != nil || f.Journal().Last != 2 {
+		t.Errorf("got error %v; readers see up to %d", err, f.Journal().Last)
+	}
+	if rescued, renewed := f.Rescues(); rescued != 1 || renewed != 0 {
+		t.Errorf("counted %d and %d", rescued, renewed)
+	}
+}
+
+func TestFaultyRenew(t *testing.T) {
+	f := newFaulty()
+	if err := f.Commit(batch(0)); err != nil {
+		t.Fatal(err)
+	}
+	refuse := errors.New("refused")
+	f.OnRenew(func(error) error { return refuse })
+	if err := f.Renew(store.ErrDamaged); !errors.Is(err, refuse) || stored(t, f) != 0 || f.Journal().Last != 2 {
+		t.Errorf("got error %v, stored %d", err, stored(t, f))
+	}
+	f.OnRenew(nil)
+	if err := f.Renew(store.ErrDamaged); err != nil || stored(t, f) != -1 || f.Journal() != (store.Journal{}) {
+		t.Errorf("got error %v, stored %d, journal %+v", err, stored(t, f), f.Journal())
+	}
+	if rescued, renewed := f.Rescues(); rescued != 0 || renewed != 1 {
+		t.Errorf("counted %d and %d", rescued, renewed)
+	}
+	// A store that offers no rescue says so, and why one was wanted.
+	plain := NewFaulty(struct{ store.Store }{store.NewMemory(Runtime, store.Retention{})})
+	if err := plain.Rescue(store.ErrIO); !errors.Is(err, store.ErrIO) {
+		t.Errorf("got error %v", err)
+	}
+}

@@ -49,6 +49,8 @@ func Run(t *testing.T, backend Backend) {
 		{"RetentionByBytes", testRetentionBytes},
 		{"RetentionIsAmortised", testRetentionAmortised},
 		{"ReadersSeeWholeCommits", testReaders},
+		{"Rescue", testRescue},
+		{"Renew", testRenew},
 		{"Closed", testClosed},
 		{"Model", testModel},
 	} {
