@@ -132,8 +132,8 @@ func (g *Generator) checkState(l arbiter.Health) Check {
 }
 
 func (g *Generator) checkInspections(l arbiter.Health) Check {
-	if l.Faults == 0 {
+	if len(l.Faults) == 0 {
 		return Check{Name: CheckInspections, OK: true}
 	}
-	return Check{Name: CheckInspections, Ready: true, Reason: fmt.Sprintf("the last inspection of %d failed", l.Faults)}
+	return Check{Name: CheckInspections, Ready: true, Reason: fmt.Sprintf("the last inspection of %d pods failed", len(l.Faults))}
 }

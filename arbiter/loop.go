@@ -213,7 +213,7 @@ func (l *Loop) apply(in Input, out Output) {
 		l.wakeAt = out.Wake
 	}
 	if out.Step != 0 {
-		l.cfg.Log.Warn("wall clock stepped; times of the runtime count as old until the next full list", "step", time.Duration(out.Step))
+		l.health.stepped(out.Step, l.cfg.Clock.Wall(), int64(l.cfg.Clock.Mono()))
 	}
 	l.cfg.Observer.Stepped(in, &out)
 	if len(out.Actions) > 0 && l.hooks.Do != nil {
