@@ -58,6 +58,7 @@ type Generator struct {
 	relister *generic.Relister
 	watcher  *evented.Watcher // nil in ModeGeneric
 	runtime  runtimeWatch
+	began    time.Duration    // when New was called, by the monotonic clock
 	ran      atomic.Bool      // or closed without running
 	metrics  *metrics.Metrics // once registered
 
@@ -75,7 +76,7 @@ func New(cfg Config) (*Generator, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	g := &Generator{cfg: cfg, judged: make(chan struct{})}
+	g := &Generator{cfg: cfg, began: cfg.Clock.Mono(), judged: make(chan struct{})}
 	if err := g.open(); err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func (g *Generator) compose() (err error) {
 	g.relister, err = generic.New(generic.Config{
 		Runtime: g.client, Sink: g.loop, Calls: g.loop.Calls(), Clock: cfg.Clock,
 		Base: cfg.RelistPeriod, Max: cfg.RelistPeriodMax, NoPeriod: cfg.Mode == ModeEvented,
-		MaxInspections: cfg.MaxInspections, RPCTimeout: cfg.RPCTimeout, Observer: m, Logger: cfg.Logger,
+		MaxInspections: cfg.MaxInspections, RPCTimeout: cfg.RPCTimeout, Observer: m,
 	})
 	if err != nil {
 		return err
@@ -172,7 +173,7 @@ func (g *Generator) composeWatcher() (err error) {
 	g.watcher, err = evented.New(evented.Config{
 		Open: func(ctx context.Context) (evented.Stream, error) { return g.client.Events(ctx) },
 		Sink: g.loop, Calls: g.loop.Calls(), Clock: g.cfg.Clock,
-		Required: g.cfg.Mode == ModeEvented, Admit: g.admitStream, Logger: g.cfg.Logger,
+		Required: g.cfg.Mode == ModeEvented, Admit: g.admitStream,
 	})
 	return err
 }

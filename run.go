@@ -53,6 +53,7 @@ func (g *Generator) Run(ctx context.Context) error {
 	if g.watcher != nil {
 		sources.Go(func() error { return g.onceKnown(ctxSources, g.watcher.Run) })
 	}
+	sources.Go(func() error { return g.watchConditions(ctxSources) })
 	// The loop's end is the end of everything.
 	sources.Go(func() error {
 		select {

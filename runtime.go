@@ -32,9 +32,7 @@ type runtimeWatch struct {
 
 	mu      sync.Mutex
 	version cri.RuntimeVersion
-	err     string    // why Version last failed, "" when it answered
-	since   time.Time // since when it fails, by the wall clock; zero when it answered
-	answers uint64
+	err     string // why Version last failed, "" when it answered
 }
 
 func (w *runtimeWatch) init() {
@@ -56,29 +54,16 @@ func (w *runtimeWatch) answered(v cri.RuntimeVersion) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	news = w.version != v
-	w.version, w.err, w.since = v, "", time.Time{}
-	w.answers++
+	w.version, w.err = v, ""
 	return news
 }
 
-// failed takes a failure of Version. It reports whether this is the start of
-// the trouble and nobody has ever answered: later on, the relists tell.
-func (w *runtimeWatch) failed(err error, now time.Time) (news bool) {
+// failed takes a failure of Version. The conditions of health tell of it, and
+// once there was an answer the relists do.
+func (w *runtimeWatch) failed(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	news = w.answers == 0 && w.err == ""
-	if w.err == "" {
-		w.since = now
-	}
 	w.err = err.Error()
-	return news
-}
-
-// failing returns since when Version fails, the zero Time when it doesn't.
-func (w *runtimeWatch) failing() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.since
 }
 
 // admit lets the sources begin. Only the arbiter's loop calls it.
@@ -120,9 +105,7 @@ func (g *Generator) askVersion(ctx context.Context) bool {
 			g.loop.Submit(&arbiter.RuntimeSeen{At: g.loop.Calls().Answered(timestamps.FromUnknown), Name: v.Name, Version: v.Version})
 			return true
 		}
-		if g.runtime.failed(err, g.cfg.Clock.Wall()) {
-			g.log().Warn("runtime does not answer yet", "endpoint", g.client.Path(), "error", err)
-		}
+		g.runtime.failed(err)
 		note.Take(g.runtime.connected) // the call itself may have made that connection
 		timer := g.cfg.Clock.NewTimer(retry.Jittered(delays.NextBackOff(), rand.Float64()))
 		select {

@@ -46,8 +46,11 @@ type JournalStatus struct {
 type RelistStatus struct {
 	Periodic bool    `json:"periodic"`
 	Period   float64 `json:"period_seconds"`
-	State    string  `json:"period_state"` // polling, proving, stretching, stretched
-	Failures int     `json:"failures"`     // full lists that failed in a row
+	State    string  `json:"period_state"`   // polling, proving, stretching, stretched
+	Clean    int     `json:"clean_relists"`  // in a row
+	Needed   int     `json:"needed_relists"` // clean ones in a row before the period stretches
+	Strikes  int     `json:"strikes"`        // relists with misses that are not forgiven yet
+	Failures int     `json:"failures"`       // full lists that failed in a row
 	Error    string  `json:"error,omitempty"`
 	Waiting  int     `json:"inspections_waiting"`
 	InFlight int     `json:"inspections_in_flight"`
@@ -106,7 +109,8 @@ func (g *Generator) Status() Status {
 
 func relistStatus(r generic.Status) RelistStatus {
 	return RelistStatus{
-		Periodic: r.Periodic, Period: r.Period.Period.Seconds(), State: string(r.Period.State), Failures: r.Failures, Error: r.Err,
+		Periodic: r.Periodic, Period: r.Period.Period.Seconds(), State: string(r.Period.State),
+		Clean: r.Period.Clean, Needed: r.Period.Needed, Strikes: r.Period.Strikes, Failures: r.Failures, Error: r.Err,
 		Waiting: r.Waiting, InFlight: r.Inspecting,
 	}
 }
@@ -130,9 +134,16 @@ func (g *Generator) streamStatus() StreamStatus {
 func (g *Generator) gauges() metrics.Gauges {
 	h, rel := g.loop.Health(), g.relister.Status()
 	m := metrics.Gauges{
-		Stream: h.Stream, Period: rel.Period.Period, Queued: h.Queued, Reinspections: h.Reinspect,
+		Stream: h.Stream, Period: rel.Period, Queued: h.Queued, Reinspections: h.Reinspect,
 		Waiting: rel.Waiting, Inspecting: rel.Inspecting, Journal: g.store.Journal(),
-		Sandboxes: map[string]int{}, Containers: map[string]int{}, RelistAge: -1, StoreFailing: h.StoreError != "",
+		Sandboxes: map[string]int{}, Containers: map[string]int{}, RelistAge: -1,
+		Conditions: map[string]bool{},
+	}
+	for _, name := range Conditions {
+		m.Conditions[name] = false
+	}
+	for _, c := range g.conditions(h) {
+		m.Conditions[c.Name] = true
 	}
 	if h.Relisted {
 		m.RelistAge = h.RelistAge

@@ -38,7 +38,7 @@ func TestHealthBeforeTheFirstRelist(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	log := new(logtest.Buffer)
 	a := startAgent(t, pleg.Config{Endpoint: path, RelistPeriod: 50 * time.Millisecond, Logger: log.Logger()}, nil)
-	waitFor(t, "a first answer", func() bool { return !a.check(pleg.CheckRelist).Since.IsZero() })
+	waitFor(t, "a line in the log", func() bool { return log.Count("condition="+pleg.ConditionNeverRelisted) == 1 })
 	time.Sleep(300 * time.Millisecond)
 	h, c := a.g.Health(), a.check(pleg.CheckRelist)
 	if h.Ready || !h.Live || !strings.Contains(c.Reason, path) || !strings.Contains(c.Reason, "no relist") {
@@ -58,12 +58,14 @@ func TestHealthBeforeTheFirstRelist(t *testing.T) {
 	}
 	waitFor(t, "the stream", func() bool { return a.check(pleg.CheckStream).OK })
 	a.settle()
+	waitFor(t, "the end of the trouble in the log", func() bool { return log.Count("recovered") > 0 })
+	time.Sleep(300 * time.Millisecond) // more would have to come with it
 	if told(a.read())[container][1] != "ContainerStarted" || len(told(a.read())[container]) != 2 {
 		t.Errorf("told %v", told(a.read())[container])
 	}
 	a.finish()
-	if bad, good := log.Count("does not answer yet"), log.Count("runtime answers"); bad != 1 || good != 1 {
-		t.Errorf("%d lines at the start of the trouble, %d at its end: want one each", bad, good)
+	if bad, good := log.Count("msg=trouble"), log.Count("msg=recovered condition="+pleg.ConditionNeverRelisted+" "); bad != 1 || good != 1 || log.Count("recovered") != 1 {
+		t.Errorf("%d lines at the start of the trouble, %d at its end: want one each\n%s", bad, good, log)
 	}
 }
 

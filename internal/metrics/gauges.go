@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/generic"
 	"github.com/plegd/plegd/store"
 )
 
@@ -16,7 +17,8 @@ type Gauges struct {
 	Events          uint64 // messages received on the stream
 	EventsLost      uint64 // received and thrown away, since the queue was full
 	EventsMalformed uint64 // could not be decoded
-	Period          time.Duration
+	Period          generic.PeriodStatus
+	Conditions      map[string]bool // by name, all of them: whether it holds
 	Queued          int
 	Reinspections   int // entries of the reinspection queue
 	Waiting         int // inspections that wait for their time or a slot
@@ -26,7 +28,6 @@ type Gauges struct {
 	Sandboxes       map[string]int // by state
 	Containers      map[string]int // by state
 	RelistAge       time.Duration  // since the last good full list was sent; negative: never
-	StoreFailing    bool
 }
 
 // gaugeDescs lists what collect sends.
@@ -40,30 +41,35 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descStream       = describe("stream_state", "State of the event stream: 1 for the present one.", "state")
-	descReconnects   = describe("stream_reconnects_total", "Event streams opened after the first.")
-	descReceived     = describe("stream_messages_total", "Messages received on the event stream.")
-	descLost         = describe("stream_messages_lost_total", "Messages received and thrown away since the queue was full; each time a relist follows.")
-	descMalformed    = describe("stream_messages_malformed_total", "Messages received that could not be decoded.")
-	descQueue        = describe("event_queue_length", "Messages received that wait for the arbiter.")
-	descPeriod       = describe("relist_period_seconds", "The relist period in force.")
-	descRelistAge    = describe("relist_age_seconds", "Time since the last good full list was sent; absent before the first.")
-	descReinspect    = describe("reinspection_queue_length", "Entities whose state has yet to be asked for again.")
-	descWaiting      = describe("inspections_waiting", "Inspections that wait for their time or for a slot.")
-	descInspecting   = describe("inspections_in_flight", "Inspections in flight.")
-	descFirst        = describe("journal_first_sequence", "Number of the oldest event in the journal, 0 if it is empty.")
-	descLast         = describe("journal_last_sequence", "Number of the newest event in the journal, 0 if it is empty.")
-	descEntries      = describe("journal_entries", "Events in the journal.")
-	descBytes        = describe("journal_size_bytes", "Size of the events in the journal.")
-	descStoreFailing = describe("state_failing", "1 while the state can't be written, else 0.")
-	descPods         = describe("running_pods", "Pods whose current sandbox is ready.")
-	descSandboxes    = describe("sandboxes", "Sandboxes, by state.", "state")
-	descContainers   = describe("containers", "Containers, by state.", "state")
+	descStream      = describe("stream_state", "State of the event stream: 1 for the present one.", "state")
+	descReconnects  = describe("stream_reconnects_total", "Event streams opened after the first.")
+	descReceived    = describe("stream_messages_total", "Messages received on the event stream.")
+	descLost        = describe("stream_messages_lost_total", "Messages received and thrown away since the queue was full; each time a relist follows.")
+	descMalformed   = describe("stream_messages_malformed_total", "Messages received that could not be decoded.")
+	descQueue       = describe("event_queue_length", "Messages received that wait for the arbiter.")
+	descPeriod      = describe("relist_period_seconds", "The relist period in force.")
+	descPeriodState = describe("relist_period_state", "State of the adaptive relist period: 1 for the present one.", "state")
+	descStrikes     = describe("relist_period_strikes", "Relists with misses that are not forgiven yet; each doubles the clean relists that are needed.")
+	descClean       = describe("relist_period_clean_relists", "Clean relists in a row.")
+	descNeeded      = describe("relist_period_needed_relists", "Clean relists in a row that are needed before the period stretches.")
+	descCondition   = describe("condition", "1 while the condition holds, which is something that is wrong, else 0.", "condition")
+	descRelistAge   = describe("relist_age_seconds", "Time since the last good full list was sent; absent before the first.")
+	descReinspect   = describe("reinspection_queue_length", "Entities whose state has yet to be asked for again.")
+	descWaiting     = describe("inspections_waiting", "Inspections that wait for their time or for a slot.")
+	descInspecting  = describe("inspections_in_flight", "Inspections in flight.")
+	descFirst       = describe("journal_first_sequence", "Number of the oldest event in the journal, 0 if it is empty.")
+	descLast        = describe("journal_last_sequence", "Number of the newest event in the journal, 0 if it is empty.")
+	descEntries     = describe("journal_entries", "Events in the journal.")
+	descBytes       = describe("journal_size_bytes", "Size of the events in the journal.")
+	descPods        = describe("running_pods", "Pods whose current sandbox is ready.")
+	descSandboxes   = describe("sandboxes", "Sandboxes, by state.", "state")
+	descContainers  = describe("containers", "Containers, by state.", "state")
 )
 
 // states are the values of label state; any other can't occur.
 var (
 	streamStates = []arbiter.StreamState{arbiter.StreamOff, arbiter.StreamDown, arbiter.StreamUp, arbiter.StreamUnsupported}
+	periodStates = []generic.PeriodState{generic.Polling, generic.Proving, generic.Stretching, generic.Stretched}
 	entityStates = []store.State{store.StateNone, store.StateCreated, store.StateUp, store.StateDown}
 )
 
@@ -83,7 +89,16 @@ func (g Gauges) collect(ch chan<- prometheus.Metric) {
 	counter(descLost, g.EventsLost)
 	counter(descMalformed, g.EventsMalformed)
 	gauge(descQueue, float64(g.Queued))
-	gauge(descPeriod, g.Period.Seconds())
+	gauge(descPeriod, g.Period.Period.Seconds())
+	for _, s := range periodStates {
+		gauge(descPeriodState, truth(s == g.Period.State), string(s))
+	}
+	gauge(descStrikes, float64(g.Period.Strikes))
+	gauge(descClean, float64(g.Period.Clean))
+	gauge(descNeeded, float64(g.Period.Needed))
+	for name, holds := range g.Conditions {
+		gauge(descCondition, truth(holds), name)
+	}
 	if g.RelistAge >= 0 {
 		gauge(descRelistAge, g.RelistAge.Seconds())
 	}
@@ -94,7 +109,6 @@ func (g Gauges) collect(ch chan<- prometheus.Metric) {
 	gauge(descLast, float64(g.Journal.Last))
 	gauge(descEntries, float64(g.Journal.Entries))
 	gauge(descBytes, float64(g.Journal.Bytes))
-	gauge(descStoreFailing, truth(g.StoreFailing))
 	gauge(descPods, float64(g.RunningPods))
 	for _, s := range entityStates {
 		name := s.Name(store.KindSandbox)

@@ -61,10 +61,12 @@ func exercise(m *Metrics) {
 }
 
 var someGauges = Gauges{
-	Stream: arbiter.StreamUp, Reconnects: 2, Events: 50, EventsLost: 3, EventsMalformed: 1, Period: 2 * time.Second, Queued: 4,
+	Stream: arbiter.StreamUp, Reconnects: 2, Events: 50, EventsLost: 3, EventsMalformed: 1, Queued: 4,
+	Period:        generic.PeriodStatus{State: generic.Stretching, Period: 2 * time.Second, Clean: 5, Needed: 4, Strikes: 2},
+	Conditions:    map[string]bool{"stream_down": true, "relist_failing": false},
 	Reinspections: 5, Waiting: 6, Inspecting: 7, Journal: store.Journal{First: 8, Last: 17, Entries: 9, Bytes: 1000},
 	RunningPods: 2, Sandboxes: map[string]int{"ready": 2, "notready": 1}, Containers: map[string]int{"running": 3},
-	RelistAge: 1500 * time.Millisecond, StoreFailing: true,
+	RelistAge: 1500 * time.Millisecond,
 }
 
 func TestLint(t *testing.T) {
@@ -115,7 +117,13 @@ func TestValues(t *testing.T) {
 		`plegd_relist_period_seconds`:                                               2,
 		`plegd_relist_age_seconds`:                                                  1.5,
 		`plegd_journal_size_bytes`:                                                  1000,
-		`plegd_state_failing`:                                                       1,
+		`plegd_relist_period_state{state="stretching"}`:                             1,
+		`plegd_relist_period_state{state="stretched"}`:                              0,
+		`plegd_relist_period_strikes`:                                               2,
+		`plegd_relist_period_clean_relists`:                                         5,
+		`plegd_relist_period_needed_relists`:                                        4,
+		`plegd_condition{condition="stream_down"}`:                                  1,
+		`plegd_condition{condition="relist_failing"}`:                               0,
 		`plegd_sandboxes{state="ready"}`:                                            2,
 		`plegd_containers{state="running"}`:                                         3,
 		`plegd_containers{state="exited"}`:                                          0,
