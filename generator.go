@@ -113,6 +113,9 @@ func (g *Generator) open() error {
 	if report.CheckError != nil {
 		g.cfg.Logger.Warn("state file could not be checked", "error", report.CheckError)
 	}
+	if report.Damaged > 0 {
+		g.cfg.Logger.Error("values of the state can't be read and are left out; the runtime is asked again", "dir", g.cfg.StateDir, "values", report.Damaged)
+	}
 	g.store, g.report = bolt, report
 	return nil
 }
