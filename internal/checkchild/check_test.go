@@ -1,0 +1,194 @@
+package checkchild
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"go.uber.org/goleak"
+
+	"github.com/plegd/plegd/store"
+)
+
+// childEnv says what kind of child this test binary is.
+const childEnv = "PLEGD_TEST_CHECK"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(childEnv) {
+	case "check":
+		os.Exit(Main(os.Args[len(os.Args)-1], os.Stdin, os.Stdout))
+	case "crash":
+		panic("page 5: as a fault in bbolt's goroutine")
+	case "endless":
+		go func() { _ = Main("", os.Stdin, os.Stdout) }() // watches, and finds no file
+		select {}
+	case "hungry":
+		go func() {
+			for hoard := [][]byte(nil); ; {
+				hoard = append(hoard, make([]byte, 1<<20))
+			}
+		}()
+		var nothing chan int
+		_ = Main(os.Args[len(os.Args)-1], os.Stdin, os.Stdout)
+		<-nothing
+	case "killed":
+		p, _ := os.FindProcess(os.Getpid())
+		_ = p.Kill()
+		select {}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// checker returns one whose children are of a kind.
+func checker(t *testing.T, kind string) Checker {
+	t.Helper()
+	c, err := Self(time.Minute, "-test.run=^$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Env = []string{childEnv + "=" + kind}
+	return c
+}
+
+// someFile makes a sound file with a tree of some pages.
+func someFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "some.db")
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("b"))
+		for i := range 500 {
+			err = errors.Join(err, b.Put(fmt.Appendf(nil, "key%04d", i), make([]byte, 100)))
+		}
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// spoil changes a file's bytes.
+func spoil(t *testing.T, path string, fn func(d []byte) []byte) string {
+	t.Helper()
+	d, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, fn(d), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// newerMeta makes both meta pages say that the root is the freelist's page, as
+// a meta page that is newer than the data may: left alone, bbolt's check goes
+// round in circles on that and takes more and more memory.
+func newerMeta(d []byte) []byte {
+	for at := 16; at < 8192; at += 4096 {
+		meta := d[at : at+64]
+		copy(meta[16:24], meta[32:40])
+		h := fnv.New64a()
+		_, _ = h.Write(meta[:56])
+		binary.NativeEndian.PutUint64(meta[56:], h.Sum64())
+	}
+	return d
+}
+
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		path    func() string
+		damaged bool
+		want    string // "" for a sound file
+	}{
+		"sound":                {path: func() string { return someFile(t) }},
+		"meta newer than data": {func() string { return spoil(t, someFile(t), newerMeta) }, true, "multiple references"},
+		"no meta":              {func() string { return spoil(t, someFile(t), func(d []byte) []byte { clear(d[:8192]); return d }) }, true, "invalid"},
+		"cut short":            {func() string { return spoil(t, someFile(t), func(d []byte) []byte { return d[:3*4096] }) }, true, "invalid freelist page"},
+		"a page of noise": {func() string {
+			return spoil(t, someFile(t), func(d []byte) []byte {
+				for i := 4 * 4096; i < len(d); i++ {
+					d[i] = 0xa5
+				}
+				return d
+			})
+		}, true, "page"},
+		"not there": {func() string { return filepath.Join(t.TempDir(), "none") }, false, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := c.path()
+			err := checker(t, "check").Check(t.Context(), path)
+			t.Log(err)
+			if (err != nil) != (c.want != "") || errors.Is(err, store.ErrDamaged) != c.damaged {
+				t.Fatalf("got error %v, damaged is to be %v", err, c.damaged)
+			}
+			if err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+				t.Errorf("got error %q, want one line that says %q", err, c.want)
+			}
+		})
+	}
+}
+
+// A file that another process writes to is not checked.
+func TestCheckOfALockedFile(t *testing.T) {
+	path := someFile(t)
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	err = checker(t, "check").Check(t.Context(), path)
+	if err == nil || errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// However the child fails, the caller gets an answer, and no child is left.
+func TestChildThatFails(t *testing.T) {
+	path := someFile(t)
+	for _, c := range []struct {
+		kind    string
+		damaged bool
+		want    string
+	}{
+		{"crash", true, "crashed: panic: page 5"},
+		{"hungry", true, "256 MiB of memory"},
+		{"killed", false, "killed"},
+	} {
+		err := checker(t, c.kind).Check(t.Context(), path)
+		if err == nil || errors.Is(err, store.ErrDamaged) != c.damaged || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got error %v, want one that says %q", c.kind, err, c.want)
+		}
+	}
+	nothing := Checker{Command: []string{"/nonexistent"}, Timeout: time.Minute}
+	if err := nothing.Check(t.Context(), path); err == nil || errors.Is(err, store.ErrDamaged) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// A check that never ends is given up at its deadline, or with the caller.
+func TestCheckThatNeverEnds(t *testing.T) {
+	endless := checker(t, "endless")
+	endless.Timeout = 200 * time.Millisecond
+	err := endless.Check(t.Context(), "any")
+	if !errors.Is(err, ErrUnfinished) || errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "did not end in 200ms") {
+		t.Errorf("got error %v", err)
+	}
+	endless.Timeout = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := endless.Check(ctx, "any"); !errors.Is(err, ErrUnfinished) {
+		t.Errorf("got error %v", err)
+	}
+}
