@@ -36,6 +36,13 @@ type unixListener struct {
 	path string
 }
 
+// keepFile lets the socket file be when the listener is closed.
+func (l *unixListener) keepFile() {
+	if u, ok := l.Listener.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false)
+	}
+}
+
 func (l *unixListener) reopen() (net.Listener, error) { return Listen(l.path) }
 
 // opener hands Serve a listener for each run of the runtime.

@@ -17,6 +17,7 @@ type Runtime struct {
 	rules *ruleSet
 	hub   *hub
 	lane  *lane
+	gate  *gate
 
 	mu         sync.Mutex
 	sandboxes  *table[*sandbox]
@@ -29,10 +30,12 @@ type Runtime struct {
 	history    history
 
 	up      bool
-	down    chan struct{} // closed when the present run of the runtime ends
-	loops   int           // Serve calls that are running
-	serving int           // Serve calls that listen now
-	changed *sync.Cond    // on mu: up, loops or serving changed
+	down    chan struct{}   // closed when the present run of the runtime ends
+	loops   int             // Serve calls that are running
+	serving int             // Serve calls that listen now
+	sockets []*unixListener // those of them that have a socket file
+	killed  bool            // the last end of the runtime was a Kill
+	changed *sync.Cond      // on mu: up, loops or serving changed
 }
 
 // sandbox and container hold what CRI would answer about them. A status is
@@ -61,6 +64,7 @@ func New(cfg Config) (*Runtime, error) {
 		calls:      newCallLog(cfg.Keep),
 		rules:      &ruleSet{seed: cfg.Seed},
 		hub:        newHub(cfg),
+		gate:       newGate(),
 		sandboxes:  newTable[*sandbox](),
 		containers: newTable[*container](),
 		members:    map[string][]*container{},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"slices"
 
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -75,16 +77,18 @@ func (r *Runtime) serveRun(ctx context.Context, src opener, down <-chan struct{}
 	}, r.cfg.ServerOptions...)...)
 	runtimeapi.RegisterRuntimeServiceServer(server, svc)
 
-	if !r.enter(down) {
+	socket, _ := lis.(*unixListener)
+	if !r.enter(down, socket) {
 		// Down was faster; the next turn opens anew.
 		_ = lis.Close()
 		return nil
 	}
 	served := make(chan struct{})
+	watched := r.watched(lis)
 	var serveErr error
 	go func() {
 		defer close(served)
-		serveErr = server.Serve(lis)
+		serveErr = server.Serve(watched)
 	}()
 	select {
 	case <-ctx.Done():
@@ -93,40 +97,58 @@ func (r *Runtime) serveRun(ctx context.Context, src opener, down <-chan struct{}
 		err = fmt.Errorf("runtime: serve: %w", serveErr)
 	}
 	close(stop) // lets go of calls that hang and streams that are idle
+	watched.hangUp()
 	server.Stop()
 	<-served
-	r.leave()
+	r.leave(socket)
 	return err
 }
 
 // enter counts a server that is about to listen, unless its run is over.
-func (r *Runtime) enter(down <-chan struct{}) bool {
+func (r *Runtime) enter(down <-chan struct{}, socket *unixListener) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.up || (<-chan struct{})(r.down) != down {
 		return false
 	}
 	r.serving++
+	if socket != nil {
+		r.sockets = append(r.sockets, socket)
+	}
 	r.changed.Broadcast()
 	return true
 }
 
-func (r *Runtime) leave() {
+func (r *Runtime) leave(socket *unixListener) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.serving--
+	r.sockets = slices.DeleteFunc(r.sockets, func(l *unixListener) bool { return l == socket })
 	r.changed.Broadcast()
 }
 
-// Down ends the runtime's process: listeners and connections close, streams end
-// with Unavailable, queued and held events are lost. Containers live on under
-// their shims: ExitContainer and ExitSandbox work, without an event. It returns
-// when nothing listens any more.
-func (r *Runtime) Down() {
+// Down ends the runtime's process in good order, as SIGTERM does: listeners and
+// connections close, streams end (with Unavailable, or as the profile says),
+// queued and held events are lost. Containers live on under their shims:
+// ExitContainer and ExitSandbox work, without an event. It returns when nothing
+// listens any more. If the runtime was frozen, it is killed.
+func (r *Runtime) Down() { r.end(false) }
+
+// Kill is Down by SIGKILL: nothing is said to anybody, and the socket file
+// stays and refuses connections until Up.
+func (r *Runtime) Kill() { r.end(true) }
+
+func (r *Runtime) end(kill bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.up {
-		r.up = false
+		r.up, r.killed = false, kill || r.gate.isShut()
+		if r.killed {
+			r.gate.shut() // not a word gets out
+			for _, l := range r.sockets {
+				l.keepFile()
+			}
+		}
 		close(r.down)
 		r.lane.reset()
 		r.hub.reset()
@@ -135,10 +157,27 @@ func (r *Runtime) Down() {
 	for r.serving > 0 && !r.up {
 		r.changed.Wait()
 	}
+	r.gate.unshut()
 }
 
-// Up starts the runtime again after Down. It knows of every exit meanwhile but
-// tells of none. It returns when every Serve listens again (or has failed).
+// RemoveSocket removes the files of the unix sockets on which the runtime
+// listens, as somebody cleaning up does. Connections that are open stay, new
+// ones find nothing until the runtime is down and up again.
+func (r *Runtime) RemoveSocket() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.sockets {
+		l.keepFile() // by then the path may be another's
+		if err := os.Remove(l.path); err != nil {
+			return fmt.Errorf("socket: %w", err)
+		}
+	}
+	return nil
+}
+
+// Up starts the runtime again after Down or Kill. It knows of every exit
+// meanwhile but tells of none. It returns when every Serve listens again (or
+// has failed).
 func (r *Runtime) Up() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
