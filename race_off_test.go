@@ -1,0 +1,5 @@
+//go:build !race
+
+package pleg_test
+
+const underRace = false
