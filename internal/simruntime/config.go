@@ -78,6 +78,11 @@ type Config struct {
 	// first. Counters stay exact. Default 100,000.
 	Keep int
 
+	// KeepaliveMinTime is how far apart a client's pings must be, or else it is
+	// cut off at the third that comes too early; while it has no call in
+	// flight, they must be two hours apart. Default 5 minutes.
+	KeepaliveMinTime time.Duration
+
 	// ServerOptions are added to those of the gRPC server (a keepalive
 	// policy, a codec).
 	ServerOptions []grpc.ServerOption
@@ -108,6 +113,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("config: subscriber buffer %d is negative", c.SubscriberBuffer)
 	case c.StreamBatch < 0:
 		return c, fmt.Errorf("config: stream batch %d is negative", c.StreamBatch)
+	case c.KeepaliveMinTime < 0:
+		return c, fmt.Errorf("config: keepalive minimum %v is negative", c.KeepaliveMinTime)
 	case c.Keep < 0:
 		return c, fmt.Errorf("config: keep %d is negative", c.Keep)
 	case c.Profile.Name == "" && c.Profile != (Profile{}):
@@ -127,6 +134,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.StreamBatch == 0 {
 		c.StreamBatch = DefaultStreamBatch
+	}
+	if c.KeepaliveMinTime == 0 {
+		c.KeepaliveMinTime = DefaultKeepaliveMinTime
 	}
 	if c.Keep == 0 {
 		c.Keep = DefaultKeep

@@ -91,7 +91,10 @@ func (l *watchedListener) Accept() (net.Conn, error) {
 }
 
 func (l *watchedListener) watch(conn net.Conn) *watchedConn {
-	c := &watchedConn{Conn: conn, lis: l, closed: make(chan struct{})}
+	c := &watchedConn{
+		Conn: conn, lis: l, closed: make(chan struct{}),
+		meter: newPingMeter(&l.r.pings, l.r.cfg.KeepaliveMinTime),
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.dead {
@@ -122,6 +125,7 @@ func (l *watchedListener) Close() error {
 type watchedConn struct {
 	net.Conn
 	lis    *watchedListener
+	meter  *pingMeter
 	closed chan struct{}
 	once   sync.Once
 }
@@ -154,6 +158,7 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 	if passErr := c.pass(); passErr != nil {
 		return 0, passErr
 	}
+	c.meter.read(b[:n])
 	return n, err
 }
 
@@ -161,6 +166,7 @@ func (c *watchedConn) Write(b []byte) (int, error) {
 	if err := c.pass(); err != nil {
 		return 0, err
 	}
+	c.meter.wrote(b) // before the client can answer with a ping
 	return c.Conn.Write(b)
 }
 

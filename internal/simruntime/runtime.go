@@ -18,6 +18,7 @@ type Runtime struct {
 	hub   *hub
 	lane  *lane
 	gate  *gate
+	pings pingLog
 
 	mu         sync.Mutex
 	sandboxes  *table[*sandbox]

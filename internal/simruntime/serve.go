@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -74,6 +75,7 @@ func (r *Runtime) serveRun(ctx context.Context, src opener, down <-chan struct{}
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.UnaryInterceptor(svc.unary), grpc.StreamInterceptor(svc.stream),
 		grpc.WaitForHandlers(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: r.cfg.KeepaliveMinTime}),
 	}, r.cfg.ServerOptions...)...)
 	runtimeapi.RegisterRuntimeServiceServer(server, svc)
 
