@@ -45,6 +45,7 @@ func (g *Generator) Run(ctx context.Context) error {
 				g.relister.StreamChanged(s == arbiter.StreamUp)
 				g.judgeOnce.Do(func() { close(g.judged) })
 			},
+			Renewed: g.relister.Renew,
 			Runtime: g.runtime.admit,
 		})
 	}()

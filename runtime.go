@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -119,19 +118,18 @@ func (g *Generator) askVersion(ctx context.Context) bool {
 	}
 }
 
-// admitStream refuses the event stream of containerd 1.7: its subscribers
-// share one channel, so each event that we read is one that the kubelet or
-// crictl does not get (containerd#7318, fixed in 2.0). containerd 1.6 has no
-// stream and says so itself. While it is not known who answers, nothing is
+// admitStream refuses the event stream of a runtime whose subscribers compete
+// (the arbiter's table of habits knows): each event that we read is one that the
+// kubelet or crictl does not get. A runtime without a stream says so itself. While it is not known who answers, nothing is
 // opened: a subscription can't be taken back by the time it is known.
 func (g *Generator) admitStream(ctx context.Context) error {
 	v, err := g.client.Version(ctx)
 	if err != nil {
 		return fmt.Errorf("whether the runtime's events may be read is not known: %w", err)
 	}
-	if v.Name == "containerd" && strings.HasPrefix(strings.TrimPrefix(v.Version, "v"), "1.7.") {
-		return fmt.Errorf("%w: containerd %s gives each event to one subscriber only, so reading them would take them from others",
-			evented.ErrRefused, v.Version)
+	if arbiter.HabitsOf(v.Name, v.Version).Stream == arbiter.StreamCompeting {
+		return fmt.Errorf("%w: %s %s gives each event to one subscriber only, so reading them would take them from others",
+			evented.ErrRefused, v.Name, v.Version)
 	}
 	return nil
 }

@@ -28,10 +28,12 @@ type Status struct {
 
 // RuntimeStatus says who answers at the endpoint.
 type RuntimeStatus struct {
-	Endpoint string `json:"endpoint"`
-	Name     string `json:"name"`
-	Version  string `json:"version"`
-	Error    string `json:"error,omitempty"` // why Version last failed
+	Endpoint string   `json:"endpoint"`
+	Name     string   `json:"name"`
+	Version  string   `json:"version"`
+	Error    string   `json:"error,omitempty"` // why Version last failed
+	Habits   []string `json:"habits"`          // what is known of it by name and version
+	NotSent  []string `json:"not_sent"`        // kinds of change of which this run has found it to send no events
 }
 
 // JournalStatus describes the stored journal.
@@ -88,7 +90,7 @@ func (g *Generator) Status() Status {
 	rel, j := g.relister.Status(), g.store.Journal()
 	s := Status{
 		Mode: g.cfg.Mode, Node: g.cfg.NodeName,
-		Runtime:  RuntimeStatus{Endpoint: g.client.Path(), Name: v.Name, Version: v.Version, Error: verr},
+		Runtime:  RuntimeStatus{Endpoint: g.client.Path(), Name: v.Name, Version: v.Version, Error: verr, Habits: []string{}, NotSent: []string{}},
 		Health:   g.Health(),
 		Position: g.Position().String(), Oldest: g.Oldest().String(),
 		Journal: JournalStatus{First: j.First, Last: j.Last, Entries: j.Entries, Bytes: j.Bytes},
@@ -97,6 +99,11 @@ func (g *Generator) Status() Status {
 		Queued:  g.loop.Queued(),
 		Asks:    []AskStatus{},
 		State:   StateStatus{Dir: g.cfg.StateDir, SetAside: g.report.SetAside},
+	}
+	habits := g.loop.RuntimeHabits()
+	s.Runtime.Habits = append(s.Runtime.Habits, habits.Known.Words...)
+	for _, kind := range habits.Learnt {
+		s.Runtime.NotSent = append(s.Runtime.NotSent, kind.String())
 	}
 	if g.report.Reason != nil {
 		s.State.Reason = g.report.Reason.Error()

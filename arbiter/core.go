@@ -69,10 +69,13 @@ type Core struct {
 	asks      map[string]store.Ask   // the reinspection queue by id
 	out       map[ActionKey]struct{} // actions whose outcome has not come back
 	missing   map[string]missMark    // changes whose events are awaited
+	lastEvent timestamps.Tick        // receipt of the newest event
 	wanted    map[ActionKey]wish     // looks that readers wait for
 
 	horizon  store.Horizon
-	runtime  string // name as Version gave it
+	identity identity // who answers
+	habits   Habits   // what is known of it by name and version
+	learning learning // what this run has seen it do
 	stream   StreamState
 	wasUp    bool            // the stream was up at some time in this run
 	upSince  timestamps.Tick // receipt of the last StreamUp
@@ -133,7 +136,7 @@ func NewCore(limits Limits, bootID string) *Core {
 		limits.Tombstones = DefaultLimits.Tombstones
 	}
 	return &Core{
-		limits: limits, boot: bootID, owner: new(owner),
+		limits: limits, boot: bootID, owner: new(owner), habits: HabitsOf("", ""),
 		ents: map[string]*entity{}, members: index{}, sandboxes: index{},
 		tombs: map[string]*store.Record{}, revive: map[string]timestamps.Tick{},
 		asks: map[string]store.Ask{}, out: map[ActionKey]struct{}{}, missing: map[string]missMark{},
@@ -219,7 +222,7 @@ func (c *Core) Step(now Now, in Input) Output {
 		s.out.Shrink = true
 		c.wantList(s, in.At.Tick)
 	case *RuntimeSeen:
-		c.runtime = in.Name
+		c.runtimeSeen(s, in)
 	case *Connected:
 		if c.connected {
 			c.doubt(in.At.Mono)

@@ -18,7 +18,11 @@ func (c *Core) Digest() uint64 {
 	h.num(c.sum, uint64(c.horizon.Tick), uint64(c.horizon.Wall), uint64(c.stream), uint64(c.upSince), uint64(c.doubtful),
 		uint64(c.distrust), c.lists, uint64(c.lastList.Tick), uint64(c.lastList.Wall), uint64(c.prevList),
 		uint64(c.listWanted), uint64(c.listFails), flags(c.wasUp, c.connected))
-	h.text(c.runtime)
+	h.num(uint64(c.lastEvent), uint64(c.learning.sent)<<32|uint64(c.learning.learnt)<<1|flags(c.identity.known))
+	for _, n := range c.learning.missed {
+		h.num(uint64(n))
+	}
+	h.text(c.identity.name, c.identity.version)
 	var rest uint64
 	for _, a := range c.asks {
 		rest += digestAsk(&a)
@@ -31,8 +35,8 @@ func (c *Core) Digest() uint64 {
 	}
 	for id, m := range c.missing {
 		d := newDigest()
-		d.num(2, uint64(m.kind), uint64(m.state), uint64(m.mono), m.list)
-		d.text(id)
+		d.num(2, uint64(m.kind), uint64(m.state), uint64(m.heard)<<2|flags(m.started, m.running), uint64(m.mono), uint64(m.tick), m.list)
+		d.text(id, m.sandbox)
 		rest += d.h
 	}
 	for k, w := range c.wanted {

@@ -34,7 +34,7 @@ func (c *Core) event(s *step, ev *EventSeen) {
 // claim applies what the type says of the id that the event names (O1).
 func (c *Core) claim(s *step, ev *EventSeen, o observation, plausible bool) {
 	state := claimed(ev.Type)
-	c.eventCame(ev.ID, state)
+	c.eventCame(s, ev.ID, state, ev.At.Tick)
 	if c.tombs[ev.ID] != nil {
 		return
 	}

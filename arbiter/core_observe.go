@@ -153,7 +153,7 @@ func (c *Core) absorb(s *step, e *entity, it *Item, o observation) {
 		e.looked = false // what was answered before says nothing of the new state
 	}
 	if r.State > before && o.source != timestamps.FromStream {
-		c.markMissing(s, e)
+		c.markMissing(s, e, before)
 	}
 }
 

@@ -66,7 +66,8 @@ type Fresh struct {
 // Miss is a change that a list found although the stream should have told it.
 type Miss struct {
 	Key   store.Key
-	State store.State
+	State store.State // as first seen
+	Kind  MissKind    // what was not told
 }
 
 // Relist is the core's verdict on a completed full list, for the adaptive
@@ -88,6 +89,8 @@ type Output struct {
 	Confirmed []store.Key // restored entities that this run has now seen
 	Faults    []Fault
 	Misses    []Miss
+	Habits    []HabitChange        // what the runtime was found to send no events for, or to send after all
+	Renewed   bool                 // another runtime or version answers: what was held against the one before is void
 	Relist    *Relist              // set when a full list was applied
 	Anomalies []timestamps.Anomaly // of the event's time
 	Ignored   int                  // messages or items that could not be placed

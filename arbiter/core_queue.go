@@ -95,9 +95,9 @@ func (c *Core) needs(e *entity, why store.Reason) bool {
 	case store.ReasonNoIP:
 		return r.Kind == store.KindSandbox && r.State == store.StateUp && len(r.IPs) == 0 && !r.HostNetwork && !r.Evidence.Rest.Span.IsZero()
 	case store.ReasonExit255:
-		return c.runtime == "cri-o" && r.State == store.StateDown && r.Exit.Known() && r.Exit.Code == 255
+		return c.habits.again&why != 0 && r.State == store.StateDown && r.Exit.Known() && r.Exit.Code == 255
 	case store.ReasonExit137:
-		return c.runtime == "containerd" && r.State == store.StateDown && r.Exit.Known() && r.Exit.Code == 137 && r.Exit.Reason != "OOMKilled"
+		return c.habits.again&why != 0 && r.State == store.StateDown && r.Exit.Known() && r.Exit.Code == 137 && r.Exit.Reason != "OOMKilled"
 	case store.ReasonContradict:
 		return e.stopped && r.State < store.StateDown
 	default: // ReasonRequest

@@ -66,11 +66,12 @@ func (c *Core) remove(s *step, e *entity) {
 	if e.rec.State == store.StateRemoved {
 		return
 	}
+	before := e.rec.State
 	e.rec.State = store.StateRemoved
 	e.rec.Removed, e.rec.RemovedAt = s.now.Stamp.Tick, s.now.Running
 	s.gone = append(s.gone, e.rec.ID)
 	if s.source != timestamps.FromStream {
-		c.markMissing(s, e)
+		c.markMissing(s, e, before)
 	}
 }
 
@@ -99,6 +100,7 @@ func (c *Core) bury(s *step, e *entity) {
 	}
 	c.tell(s, e)
 	c.amend(s, e)
+	c.removalWasTold(s, &e.rec, e.heard)
 	id := e.rec.ID
 	c.sum -= e.sum
 	delete(c.ents, id)

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 // with which rule or trace it is about. `go test ./arbiter -rewrite` writes
 // the answers anew; read the difference before you commit it.
 //
-//	runtime NAME                      an answer to Version
+//	runtime NAME [version=V]          an answer to Version
 //	limits tombstones=N age=D         before anything else
 //	connect                           a connection to the runtime was made
 //	base D                            the base period is another one
@@ -47,28 +48,37 @@ import (
 // Times are offsets from the start, on the wall clock unless "after" says that
 // a question is not to be asked before.
 func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		tr := &transcript{known: map[string]Item{}, sent: map[string]*Call{}, half: map[string]*Call{}}
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			t.Helper()
-			if tr.rig == nil {
-				var limits Limits
-				if d.Cmd == "limits" {
-					limits.Tombstones, _ = strconv.Atoi(tr.args(d).get("tombstones"))
-					limits.TombstoneAge, _ = span(tr.args(d).get("age"))
-				}
-				tr.rig = newRig(limits)
+	stories, err := filepath.Glob("testdata/*.txt") // the fuzzer keeps its own below testdata
+	if err != nil || len(stories) == 0 {
+		t.Fatal(stories, err)
+	}
+	for _, path := range stories {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) { runTranscript(t, path) })
+	}
+}
+
+func runTranscript(t *testing.T, path string) {
+	t.Helper()
+	tr := &transcript{known: map[string]Item{}, sent: map[string]*Call{}, half: map[string]*Call{}}
+	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		t.Helper()
+		if tr.rig == nil {
+			var limits Limits
+			if d.Cmd == "limits" {
+				limits.Tombstones, _ = strconv.Atoi(tr.args(d).get("tombstones"))
+				limits.TombstoneAge, _ = span(tr.args(d).get("age"))
 			}
-			out, err := tr.run(d)
-			if err != nil {
-				d.Fatalf(t, "%s: %v", d.Pos, err)
-			}
-			for _, f := range tr.faults {
-				t.Errorf("%s: %s", d.Pos, f)
-			}
-			tr.faults = nil
-			return out
-		})
+			tr.rig = newRig(limits)
+		}
+		out, err := tr.run(d)
+		if err != nil {
+			d.Fatalf(t, "%s: %v", d.Pos, err)
+		}
+		for _, f := range tr.faults {
+			t.Errorf("%s: %s", d.Pos, f)
+		}
+		tr.faults = nil
+		return out
 	})
 }
 
@@ -133,7 +143,7 @@ func (tr *transcript) run(d *datadriven.TestData) (string, error) {
 	case "limits":
 		return "", nil
 	case "runtime":
-		return tr.print(tr.step(&RuntimeSeen{At: tr.stamp(), Name: w.at(0)})), nil
+		return tr.print(tr.step(&RuntimeSeen{At: tr.stamp(), Name: w.at(0), Version: w.get("version")})), nil
 	case "stream":
 		state := map[string]StreamState{"up": StreamUp, "down": StreamDown, "unsupported": StreamUnsupported}[w.at(0)]
 		return tr.print(tr.step(&StreamChanged{At: tr.stamp(), State: state})), nil
@@ -512,7 +522,13 @@ func (tr *transcript) print(out Output) string {
 		}
 	}
 	for _, m := range out.Misses {
-		line("miss %s %s", m.Key.ID, m.State.Name(m.Key.Kind))
+		line("miss %s %s", m.Key.ID, m.Kind)
+	}
+	for _, h := range out.Habits {
+		line("habit %s %v", h.Kind, h.Learnt)
+	}
+	if out.Renewed {
+		line("renewed")
 	}
 	if out.Relist != nil && (out.Relist.Changed > 0 || out.Relist.Misses > 0 || tr.core.stream == StreamUp && !out.Relist.Clean) {
 		text := ""

@@ -40,6 +40,7 @@ type Loop struct {
 
 	progress atomic.Int64 // monotonic ns of the last turn
 	health   healthState
+	habits   atomic.Pointer[RuntimeHabits] // nil before Version was answered
 }
 
 // NewLoop loads the state from the store. The error wraps what the store says.
@@ -216,6 +217,7 @@ func (l *Loop) apply(in Input, out Output) {
 		l.health.stepped(out.Step, l.cfg.Clock.Wall(), int64(l.cfg.Clock.Mono()))
 	}
 	l.cfg.Observer.Stepped(in, &out)
+	l.noteHabits(in, &out)
 	if len(out.Actions) > 0 && l.hooks.Do != nil {
 		l.hooks.Do(out.Actions)
 	}

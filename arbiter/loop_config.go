@@ -92,5 +92,6 @@ type Hooks struct {
 	Relisted func(Relist)      // the verdict on a full list
 	Shrink   func()            // back to the base period
 	Stream   func(StreamState) // the stream's state, at each change
+	Renewed  func()            // another runtime or version answers than before
 	Runtime  func()            // the runtime has said its name, and is the one that the state describes
 }

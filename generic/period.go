@@ -70,6 +70,12 @@ func (p *period) stream(up bool) {
 // shrink goes back to the base period at once.
 func (p *period) shrink() { p.current, p.clean = p.base, 0 }
 
+// renew forgets what was held against the stream: another runtime sends it.
+func (p *period) renew() {
+	p.strikes = 0
+	p.shrink()
+}
+
 // judged takes the verdict on a completed full list. One that is neither clean
 // nor missed anything (changes still within their time) moves nothing.
 func (p *period) judged(v arbiter.Relist) {

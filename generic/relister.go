@@ -208,6 +208,17 @@ func (r *Relister) Judged(v arbiter.Relist) { r.changePeriod(func(p *period) { p
 // Shrink brings the period back to its base at once.
 func (r *Relister) Shrink() { r.changePeriod((*period).shrink) }
 
+// Renew says that another runtime, or another version, answers from now on. The
+// period starts over without strikes, and what used to hang is asked like the
+// rest.
+func (r *Relister) Renew() {
+	r.mu.Lock()
+	r.recover = true
+	r.mu.Unlock()
+	note.Leave(r.inspectWake)
+	r.changePeriod((*period).renew)
+}
+
 // changePeriod changes the period and lets the list loop act on it now.
 func (r *Relister) changePeriod(change func(*period)) {
 	r.mu.Lock()

@@ -48,7 +48,7 @@ type Metrics struct {
 	detectionLatency *prometheus.HistogramVec
 	anomalies        *prometheus.CounterVec
 	clockSteps       prometheus.Counter
-	misses           prometheus.Counter
+	misses           *prometheus.CounterVec
 	ignored          prometheus.Counter
 	commits          *prometheus.CounterVec
 	commitDuration   prometheus.Histogram
@@ -85,7 +85,7 @@ func newMetrics(gauges func() Gauges) *Metrics {
 				"What happened while no agent ran counts with the time until it was found.", latencyBuckets, "source"),
 		anomalies:      counters("anomalies_total", "Times in events of the runtime that are implausible, by kind.", "kind"),
 		clockSteps:     counter("clock_steps_total", "Steps of the wall clock that were noticed."),
-		misses:         counter("stream_misses_total", "Changes that a list found although the stream should have told of them."),
+		misses:         counters("stream_misses_total", "Changes that a list found although the stream should have told of them, by what changed.", "kind"),
 		ignored:        counter("ignored_total", "Messages and list items of the runtime that could not be placed."),
 		commits:        counters("commits_total", "Transactions on the state, by result.", "result"),
 		commitDuration: histogram("commit_duration_seconds", "How long transactions on the state took.", commitBuckets),
@@ -106,6 +106,9 @@ func (m *Metrics) initialize() {
 	}
 	for _, source := range []timestamps.Provenance{timestamps.FromStream, timestamps.FromRelist, timestamps.FromInspect} {
 		m.detectionLatency.WithLabelValues(source.String())
+	}
+	for _, kind := range arbiter.AllMissKinds() {
+		m.misses.WithLabelValues(kind.String())
 	}
 	for kind := timestamps.Plausible + 1; int(kind) < timestamps.Anomalies; kind++ {
 		m.anomalies.WithLabelValues(kind.String())

@@ -51,7 +51,7 @@ func exercise(m *Metrics) {
 	m.Inspected(arbiter.ActPod, time.Millisecond, status.Error(codes.Internal, "x"))
 	m.Stepped(nil, &arbiter.Output{
 		Anomalies: []timestamps.Anomaly{timestamps.Future, timestamps.Seconds, timestamps.Future},
-		Misses:    make([]arbiter.Miss, 2), Ignored: 3, Step: 5,
+		Misses:    []arbiter.Miss{{Kind: arbiter.MissSandboxReady}, {Kind: arbiter.MissContainerDropped}, {Kind: arbiter.MissContainerDropped}}, Ignored: 3, Step: 5,
 	})
 	m.Committed(time.Millisecond, 3, nil)
 	m.Committed(time.Second, 3, store.ErrFull)
@@ -103,7 +103,9 @@ func TestValues(t *testing.T) {
 		`plegd_anomalies_total{kind="seconds"}`:                                     1,
 		`plegd_anomalies_total{kind="zero"}`:                                        0,
 		`plegd_clock_steps_total`:                                                   1,
-		`plegd_stream_misses_total`:                                                 2,
+		`plegd_stream_misses_total{kind="sandbox_ready"}`:                           1,
+		`plegd_stream_misses_total{kind="container_removed_with_sandbox"}`:          2,
+		`plegd_stream_misses_total{kind="container_exited"}`:                        0,
 		`plegd_ignored_total`:                                                       3,
 		`plegd_commits_total{result="success"}`:                                     1,
 		`plegd_commits_total{result="error"}`:                                       1,

@@ -67,7 +67,9 @@ func (m *Metrics) Stepped(_ arbiter.Input, out *arbiter.Output) {
 	for _, a := range out.Anomalies {
 		m.anomalies.WithLabelValues(a.String()).Inc()
 	}
-	m.misses.Add(float64(len(out.Misses)))
+	for _, miss := range out.Misses {
+		m.misses.WithLabelValues(miss.Kind.String()).Inc()
+	}
 	m.ignored.Add(float64(out.Ignored))
 	if out.Step != 0 {
 		m.clockSteps.Inc()

@@ -1,0 +1,35 @@
+package arbiter
+
+// RuntimeHabits is what is known of the runtime that answers now.
+type RuntimeHabits struct {
+	Known  Habits     // by its name and version
+	Learnt []MissKind // kinds of change of which this run has found it to send no events
+}
+
+// RuntimeHabits returns what is known of the present runtime.
+func (l *Loop) RuntimeHabits() RuntimeHabits {
+	if h := l.habits.Load(); h != nil {
+		return *h
+	}
+	return RuntimeHabits{Known: HabitsOf("", "")}
+}
+
+// noteHabits keeps RuntimeHabits and says once in the log what was learnt.
+func (l *Loop) noteHabits(in Input, out *Output) {
+	if _, ok := in.(*RuntimeSeen); !ok && len(out.Habits) == 0 {
+		return
+	}
+	var h RuntimeHabits
+	h.Known, h.Learnt = l.core.RuntimeHabits()
+	l.habits.Store(&h)
+	for _, c := range out.Habits {
+		if c.Learnt {
+			l.cfg.Log.Info("the runtime sends no events of this kind, so they count as missed no more", "kind", c.Kind)
+		} else {
+			l.cfg.Log.Info("the runtime does send events of this kind, so one that is missing counts as missed", "kind", c.Kind)
+		}
+	}
+	if out.Renewed && l.hooks.Renewed != nil {
+		l.hooks.Renewed()
+	}
+}
