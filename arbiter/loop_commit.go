@@ -157,7 +157,6 @@ func (l *Loop) writeParts() error {
 			if l.retry.backoff == nil {
 				l.retry.backoff = backoff.NewExponentialBackOff(backoff.WithInitialInterval(retryFirst),
 					backoff.WithMaxInterval(retryMost), backoff.WithMaxElapsedTime(0))
-				l.cfg.Log.Error("state can't be written; held in memory and retried", "error", err)
 			}
 			l.retry.at = mono + int64(l.retry.backoff.NextBackOff())
 			return nil
@@ -166,9 +165,6 @@ func (l *Loop) writeParts() error {
 		l.progress.Store(int64(l.cfg.Clock.Mono())) // many parts on a slow disk are progress too
 		l.stuck[0] = part{}
 		l.stuck = l.stuck[1:]
-	}
-	if l.retry.backoff != nil {
-		l.cfg.Log.Info("state is written again")
 	}
 	l.stuck, l.retry = nil, retry{}
 	l.health.storeWorks()
