@@ -45,6 +45,19 @@ var damages = map[string]func(data []byte) []byte{
 		_, _ = rand.NewChaCha8([32]byte{1}).Read(d)
 		return d
 	},
+	"one data page overwritten": func(d []byte) []byte {
+		at := bytes.LastIndex(d, []byte("pod-s0100")) &^ 4095
+		copy(d[at:], bytes.Repeat([]byte{0xa5}, 4096))
+		return d
+	},
+	// bbolt's check goes round in circles on this.
+	"meta newer than its data": func(d []byte) []byte {
+		return changeMeta(d, func(meta []byte) { copy(meta[16:24], meta[32:40]) }) // the root is where the freelist is
+	},
+	"meta of more pages": func(d []byte) []byte {
+		d = append(d, make([]byte, 4096)...)
+		return changeMeta(d, func(meta []byte) { binary.NativeEndian.PutUint64(meta[40:], uint64(len(d)/4096)) })
+	},
 	"every page is the root": func(d []byte) []byte {
 		for at := 3 * 4096; at < len(d); at += 4096 {
 			copy(d[at+8:at+4096], d[2*4096+8:3*4096])

@@ -86,7 +86,7 @@ func openLocked(cfg BoltConfig) (*Bolt, OpenReport, error) {
 // wraps ErrDamaged condemns the file.
 func openSound(cfg BoltConfig, held *heldFile, report *OpenReport) (*Bolt, error) {
 	path := cfg.path()
-	if _, err := scanPages(path); err != nil {
+	if _, err := checkPages(path); err != nil {
 		return nil, err
 	}
 	if cfg.Check != nil {
@@ -119,7 +119,7 @@ func OpenBoltReadOnly(path string) (*Bolt, error) {
 		return nil, err
 	}
 	defer unlock()
-	if _, err := scanPages(path); err != nil {
+	if _, err := checkPages(path); err != nil {
 		return nil, err
 	}
 	return openFile(BoltConfig{file: path, Timeout: DefaultTimeout}, nil, true)

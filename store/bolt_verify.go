@@ -88,7 +88,7 @@ func Verify(path string) (Report, error) {
 		return report, err
 	}
 	defer unlock()
-	pages, err := scanPages(path)
+	pages, err := checkPages(path)
 	if err != nil {
 		return report, err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plegd/plegd/internal/checkchild"
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/store/storetest"
 )
@@ -21,6 +22,9 @@ const crashDir = "PLEGD_TEST_CRASH_DIR"
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		commitForEver(dir)
+	}
+	if os.Getenv(checkEnv) != "" {
+		os.Exit(checkchild.Main(os.Args[len(os.Args)-1], os.Stdin, os.Stdout))
 	}
 	store.VerifyNoLeaks(m)
 }
