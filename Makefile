@@ -57,7 +57,7 @@ lint: tidy $(TOOLS)/golangci-lint ## Run golangci-lint as pinned in test/tools, 
 
 .PHONY: tidy
 tidy: # Says what is not tidy and changes nothing; `go mod tidy` in the folder mends it.
-	@for dir in . test/tools test/e2e/runtimes; do \
+	@for dir in . test/tools test/e2e/runtimes test/e2e/runtimes/containerd17; do \
 		go -C $$dir mod tidy -diff || { echo "$$dir/go.mod is not tidy: run go mod tidy there" >&2; exit 1; }; \
 	done
 
@@ -103,7 +103,8 @@ $(TOOLS)/golangci-lint: test/tools/go.mod test/tools/go.sum
 	@cd test/tools && $(GOBUILD) -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
-$(RUNTIMES)/installed: test/e2e/runtimes/go.mod test/e2e/runtimes/go.sum test/e2e/runtimes/install.sh
+$(RUNTIMES)/installed: test/e2e/runtimes/go.mod test/e2e/runtimes/go.sum \
+		test/e2e/runtimes/containerd17/go.mod test/e2e/runtimes/containerd17/go.sum test/e2e/runtimes/install.sh
 	@test/e2e/runtimes/install.sh $(RUNTIMES)
 
 .PHONY: cc

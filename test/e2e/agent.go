@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -123,12 +125,16 @@ func freePort(t testing.TB) string {
 	return lis.Addr().String()
 }
 
-// read collects the events until stdout ends.
+// read collects the events until stdout ends. SIGKILL can cut the last line short; who goes on after
+// the last whole one is told it again.
 func (a *agent) read(stdout io.Reader) {
-	lines := bufio.NewScanner(stdout)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		e, err := parseEvent(lines.Bytes())
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		e, err := parseEvent(line)
 		a.mu.Lock()
 		if err == nil {
 			a.events = append(a.events, e)
@@ -246,13 +252,45 @@ func (a *agent) signal(t testing.TB, sig syscall.Signal, timeout time.Duration) 
 	}
 }
 
-// metrics reads /metrics: the value of each series under its name with labels as exposed.
+// position is the number of the newest event that plegd has published.
+func (a *agent) position(t testing.TB) uint64 {
+	t.Helper()
+	var all servedPods
+	if err := json.Unmarshal([]byte(a.getAPI(t, "/v1/pods")), &all); err != nil {
+		t.Fatalf("pods: %v", err)
+	}
+	_, number, _ := strings.Cut(all.Position, "/")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		t.Fatalf("position %q: %v", all.Position, err)
+	}
+	return seq
+}
+
+// metrics is scrape for tests whose agent is up.
 func (a *agent) metrics(t testing.TB) map[string]float64 {
 	t.Helper()
-	code, body, err := a.get("/metrics")
-	if err != nil || code != http.StatusOK {
-		t.Fatalf("metrics: %d, %v", code, err)
+	series, err := a.scrape()
+	if err != nil {
+		t.Fatal(err)
 	}
+	return series
+}
+
+// scrape reads /metrics: the value of each series under its name with labels as exposed.
+func (a *agent) scrape() (map[string]float64, error) {
+	code, body, err := a.get("/metrics")
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("metrics: %w", err)
+	case code != http.StatusOK:
+		return nil, fmt.Errorf("metrics: status %d", code)
+	}
+	return parseMetrics(body)
+}
+
+// parseMetrics reads the text form of metrics.
+func parseMetrics(body string) (map[string]float64, error) {
 	series := map[string]float64{}
 	for line := range strings.Lines(body) {
 		line = strings.TrimSpace(line)
@@ -263,9 +301,9 @@ func (a *agent) metrics(t testing.TB) map[string]float64 {
 		i := strings.LastIndexByte(line, ' ')
 		var v float64
 		if _, err := fmt.Sscan(line[i+1:], &v); err != nil {
-			t.Fatalf("metrics: %q: %v", line, err)
+			return nil, fmt.Errorf("metrics: %q: %w", line, err)
 		}
 		series[line[:i]] = v
 	}
-	return series
+	return series, nil
 }

@@ -22,60 +22,6 @@ const (
 	runtimeStopTimeout  = 15 * time.Second
 )
 
-// flavour is a version of containerd that the tests run on.
-type flavour struct {
-	name    string
-	version string // that it must be, or "" for the one pinned in runtimes/go.mod
-	path    func(dir string) []string
-	config  string // %[1]s work folder, %[2]s pause image, %[3]s CNI plugins
-}
-
-// Settings that both need: restrict_oom_score_adj since a container's score may not be raised
-// without CAP_SYS_RESOURCE; plugins that look for kernel modules or for fixed folders are off.
-var (
-	containerd2 = flavour{
-		name: "containerd-2",
-		path: func(dir string) []string { return []string{dir + "/bin", dir + "/debian/usr/sbin"} },
-		config: `version = 3
-root = '%[1]s/root'
-state = '%[1]s/state'
-disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.snapshotter.v1.btrfs',
-  'io.containerd.snapshotter.v1.zfs', 'io.containerd.snapshotter.v1.devmapper',
-  'io.containerd.snapshotter.v1.blockfile', 'io.containerd.snapshotter.v1.erofs',
-  'io.containerd.internal.v1.opt']
-[grpc]
-address = '%[1]s/containerd.sock'
-[plugins.'io.containerd.cri.v1.runtime']
-restrict_oom_score_adj = true
-[plugins.'io.containerd.cri.v1.runtime'.cni]
-bin_dirs = ['%[3]s']
-conf_dir = '%[1]s/cni'
-[plugins.'io.containerd.cri.v1.images'.pinned_images]
-sandbox = '%[2]s'
-`,
-	}
-	// Debian's 1.6 must not find the 2.x shim: its pods would not start.
-	containerd16 = flavour{
-		name:    "containerd-1.6",
-		version: "1.6.20", // Debian 12's
-		path:    func(dir string) []string { return []string{dir + "/debian/usr/bin", dir + "/debian/usr/sbin"} },
-		config: `version = 2
-root = '%[1]s/root'
-state = '%[1]s/state'
-disabled_plugins = ['io.containerd.snapshotter.v1.btrfs', 'io.containerd.snapshotter.v1.zfs',
-  'io.containerd.snapshotter.v1.devmapper', 'io.containerd.internal.v1.opt']
-[grpc]
-address = '%[1]s/containerd.sock'
-[plugins.'io.containerd.grpc.v1.cri']
-restrict_oom_score_adj = true
-sandbox_image = '%[2]s'
-[plugins.'io.containerd.grpc.v1.cri'.cni]
-bin_dir = '%[3]s'
-conf_dir = '%[1]s/cni'
-`,
-	}
-)
-
 // A /16, since a test may have more pods than a /24 has addresses.
 const cniConfig = `{"cniVersion": "0.4.0", "name": "e2e", "plugins": [{
   "type": "bridge", "bridge": "e2e0", "isGateway": true,
@@ -190,7 +136,7 @@ func (c *containerd) checkVersion(t testing.TB) {
 	t.Helper()
 	want, err := c.version, error(nil)
 	if want == "" {
-		want, err = pinned("github.com/containerd/containerd/v2")
+		want, err = pinned(c.pin, c.module)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ type event struct {
 	BootID      string          `json:"boot_id"`
 	Change      string          `json:"change"`
 	Changed     []string        `json:"changed"`
+	State       string          `json:"state"`
 	From        uint64          `json:"from"`
 	To          uint64          `json:"to"`
 
@@ -103,7 +104,7 @@ func (e event) String() string {
 		s += " exit " + e.ExitCode.String()
 	}
 	if e.Change != "" {
-		s += fmt.Sprintf(" %s %v", e.Change, e.Changed)
+		s += fmt.Sprintf(" %s %v, now %s", e.Change, e.Changed, e.State)
 	}
 	if e.Type == "SequenceSkipped" {
 		s += fmt.Sprintf(" %d..%d", e.From, e.To)

@@ -14,7 +14,7 @@ const stopCode = "137"
 // TestAgentRestart stops or kills the agent, lets pods end, go and come meanwhile, and expects the
 // next agent to tell it all, once.
 func TestAgentRestart(t *testing.T) {
-	for _, f := range both {
+	for _, f := range flavours {
 		for _, end := range []struct {
 			name  string
 			agent func(*watched, *testing.T)
@@ -108,9 +108,9 @@ func awaitGone(t *testing.T, w *watched, id string, f flavour) {
 		changed, _ := find(events, "ContainerChanged", id)
 		lost := life == "Died Removed" && died.ExitCode.String() == "null" && died.Inferred
 		switch {
-		case f.name == containerd16.name && lost:
+		case !f.stream && lost:
 			return nil
-		case f.name == containerd16.name:
+		case !f.stream:
 		case life == "Died Removed" && died.ExitCode.String() == stopCode && !died.Inferred:
 			return nil
 		case life == "Died Removed Changed" && changed.Change == "amended" && changed.ExitCode.String() == stopCode:
@@ -170,7 +170,7 @@ func TestRestartOfUnchangedNode(t *testing.T) {
 // The runtime dies under the agent. Pods live on, one of their containers ends; a failed call is no
 // witness of a removal.
 func TestRuntimeRestart(t *testing.T) {
-	for _, f := range both {
+	for _, f := range flavours {
 		t.Run(f.name, func(t *testing.T) {
 			w := watch(t, f, "--relist-threshold", "2s")
 			p := w.rt.runPod(t, "survivor")

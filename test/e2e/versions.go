@@ -6,18 +6,19 @@ import (
 	"strings"
 )
 
-// pinned returns the version of a module in runtimes/go.mod, without the "v".
-func pinned(module string) (string, error) {
-	mod, err := os.ReadFile("runtimes/go.mod") // go test runs in the package's folder
+// pinned returns the version of a module that a go.mod requires, without the "v". The file is named
+// relative to this package.
+func pinned(file, module string) (string, error) {
+	mod, err := os.ReadFile(file) // go test runs in the package's folder
 	if err != nil {
 		return "", fmt.Errorf("pinned version: %w", err)
 	}
 	for line := range strings.Lines(string(mod)) {
-		if f := strings.Fields(line); len(f) >= 2 && f[0] == module {
+		if f := strings.Fields(strings.TrimPrefix(line, "require ")); len(f) >= 2 && f[0] == module {
 			return strings.TrimPrefix(f[1], "v"), nil
 		}
 	}
-	return "", fmt.Errorf("pinned version: runtimes/go.mod requires no %s", module)
+	return "", fmt.Errorf("pinned version: %s requires no %s", file, module)
 }
 
 // sameVersion compares what a runtime says of itself with a plain version. A "v" before it and what

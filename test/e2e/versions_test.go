@@ -27,10 +27,12 @@ func TestSameVersion(t *testing.T) {
 }
 
 func TestPinned(t *testing.T) {
-	if v, err := pinned("github.com/containerd/containerd/v2"); err != nil || strings.Count(v, ".") < 2 || strings.HasPrefix(v, "v") {
-		t.Errorf("%q, %v", v, err)
+	for _, f := range []flavour{containerd2, containerd17} {
+		if v, err := pinned(f.pin, f.module); err != nil || strings.Count(v, ".") < 2 || strings.HasPrefix(v, "v") {
+			t.Errorf("%s: %q, %v", f.name, v, err)
+		}
 	}
-	if v, err := pinned("github.com/containerd"); err == nil {
+	if v, err := pinned(containerd2.pin, "github.com/containerd"); err == nil {
 		t.Errorf("%q of a module that isn't required", v)
 	}
 }

@@ -2,9 +2,11 @@
 # Puts the runtimes that the tests run on into one folder, and nothing anywhere else:
 #
 #   DIR/bin         containerd 2.x, its shim, ctr and crictl, built from the pins in go.mod
+#   DIR/containerd17 containerd 1.7, its shim and ctr, built from the pins in containerd17/go.mod
 #   DIR/debian      Debian's containerd 1.6, runc and CNI plugins, unpacked but not installed, so
 #                   that no service starts and no package of the machine changes
 #
+# install.sh --kubelet DIR builds the kubelet that is pinned in kubelet/go.mod into DIR/kubelet.
 # install.sh --check prints why this machine can't run them, or nothing.
 # install.sh --cc    installs the C compiler that go test -race needs.
 set -euo pipefail
@@ -32,7 +34,7 @@ quiet() {
 	rm -f "$log"
 }
 
-case "${1:?usage: install.sh DIR | --check | --cc}" in
+case "${1:?usage: install.sh DIR | --kubelet DIR | --check | --cc}" in
 --check)
 	check
 	exit
@@ -45,6 +47,14 @@ case "${1:?usage: install.sh DIR | --check | --cc}" in
 	export DEBIAN_FRONTEND=noninteractive
 	quiet apt-get -q update
 	quiet apt-get -qy install --no-install-recommends gcc libc6-dev
+	exit
+	;;
+--kubelet)
+	dir=$(realpath -m "${2:?usage: install.sh --kubelet DIR}")
+	echo "building the kubelet (once, about 4 min)" >&2
+	mkdir -p "$dir/kubelet"
+	cd "$(dirname "$0")/kubelet"
+	go build -p 2 -trimpath -o "$dir/kubelet/" k8s.io/kubernetes/cmd/kubelet
 	exit
 	;;
 esac
@@ -60,8 +70,12 @@ fi
 rm -f "$dir/installed"
 mkdir -p "$dir/bin"
 
-echo "building containerd and crictl (once, about 2 min)" >&2
+echo "building containerd 2 and crictl (once, about 2 min)" >&2
 (cd "$here" && go build -p 2 -trimpath -o "$dir/bin/" tool)
+echo "building containerd 1.7 (once, about 1 min)" >&2
+mkdir -p "$dir/containerd17"
+(cd "$here/containerd17" && go build -p 2 -trimpath -o "$dir/containerd17/" \
+	github.com/containerd/containerd/cmd/{containerd,containerd-shim-runc-v2,ctr})
 
 echo "fetching Debian's containerd, runc and CNI plugins" >&2
 quiet apt-get -q update
