@@ -1,0 +1,2 @@
+// Package field holds the field cases.
+package field
