@@ -2,8 +2,11 @@ package store_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
+	"time"
 
+	"github.com/plegd/plegd/internal/checkchild"
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/store/storetest"
 )
@@ -87,5 +90,62 @@ func BenchmarkOpen(b *testing.B) {
 		if err := s.Close(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkChecks examines a state file of 64 MiB in each of the ways that
+// there are: the scan that each start makes, all of what a start makes, and
+// bbolt's own check, which starts make after an unclean stop, in a child.
+func BenchmarkChecks(b *testing.B) {
+	dir := b.TempDir()
+	s, _, err := store.OpenBolt(config(dir))
+	if err != nil {
+		b.Fatal(err)
+	}
+	size := int64(0)
+	for n := 0; size < 64<<20; n++ {
+		batch := bigBatch(n)
+		for k := range 200 {
+			batch.Records = append(batch.Records, storetest.Container(fmt.Sprintf("small%d-%d", n, k), "s", n))
+		}
+		if err := s.Commit(batch); err != nil {
+			b.Fatal(err)
+		}
+		info, err := os.Stat(s.Path())
+		if err != nil {
+			b.Fatal(err)
+		}
+		size = info.Size()
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	child, err := checkchild.Self(time.Minute, "-test.run=^$")
+	if err != nil {
+		b.Fatal(err)
+	}
+	child.Env = []string{checkEnv + "=1"}
+	for _, c := range []struct {
+		name  string
+		check func() error
+	}{
+		{"scan", func() error { _, err := store.ScanPages(s.Path()); return err }},
+		{"open", func() error {
+			s, _, err := store.OpenBolt(config(dir))
+			if err != nil {
+				return err
+			}
+			return s.Close()
+		}},
+		{"bbolt", func() error { return child.Check(b.Context(), s.Path()) }},
+	} {
+		b.Run("check="+c.name, func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				if err := c.check(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -56,11 +56,14 @@ type BoltConfig struct {
 	// Now tells the time for the names of files set aside; nil means time.Now.
 	Now func() time.Time
 	// Check examines the closed file at path before it is opened, typically by
-	// bbolt's own integrity check in a child process with a deadline. An error
-	// that wraps ErrDamaged condemns the file; any other is only reported, in
-	// OpenReport.CheckError. Meanwhile the file is locked for reading, so it can
-	// be opened read-only and no other way. Nil means no further check: OpenBolt itself walks
-	// all pages and checksums in any case.
+	// bbolt's own integrity check in a child process with a deadline, which the
+	// start waits for: 0.1 s for 64 MiB that are in memory, else what it takes
+	// to read them. It is asked only after anything but a clean stop, since
+	// OpenBolt itself walks all pages and checksums in any case. An error that
+	// wraps ErrDamaged condemns the file; any other, such as a deadline that
+	// passed, is only reported, in OpenReport.CheckError. Meanwhile the file is
+	// locked for reading, so it can be opened read-only and no other way. Nil
+	// means no further check.
 	Check func(path string) error
 
 	file string // the state file, where it isn't the one in Dir

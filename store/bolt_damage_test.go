@@ -230,6 +230,28 @@ func TestTheLastTwoDamagedFilesAreKept(t *testing.T) {
 	}
 }
 
+// A start after a clean stop is spared the check.
+func TestCheckIsForUncleanStops(t *testing.T) {
+	dir := t.TempDir()
+	calls := 0
+	cfg := config(dir)
+	cfg.Check = func(string) error { calls++; return nil }
+	for i, c := range []struct {
+		next  uint64 // as the last commit leaves it: 0 unless it is that of a clean stop
+		calls int    // of the start before
+	}{{0, 0}, {81, 1}, {0, 1}, {0, 2}} {
+		b, report, err := store.OpenBolt(cfg)
+		if err != nil || calls != c.calls || report.CheckError != nil {
+			t.Errorf("start %d: %d checks, want %d; %+v, %v", i, calls, c.calls, report, err)
+		}
+		meta := storetest.Meta(storetest.Epoch, int64(i))
+		meta.Next = c.next
+		if err := errors.Join(b.Commit(&store.Batch{Meta: meta}), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestCheckHook(t *testing.T) {
 	dir := t.TempDir()
 	filled(t, dir, 2)
@@ -381,59 +403,5 @@ func useDamaged(t *testing.T, dir string, round int) string {
 		return "values dropped"
 	default:
 		return "harmless"
-	}
-}
-
-// Damage that appears during the run ends the use of the file with an error,
-// for readers too, and neither the process nor a Close hangs on it.
-func TestDamageDuringTheRun(t *testing.T) {
-	for name, damage := range map[string]func(path string) error{
-		"cut short": func(path string) error { return os.Truncate(path, 2*4096) }, // reading beyond is a fault
-		"noise": func(path string) error {
-			f, err := os.OpenFile(path, os.O_WRONLY, 0)
-			if err != nil {
-				return err
-			}
-			info, err := f.Stat()
-			if err != nil {
-				return err
-			}
-			_, err = f.WriteAt(bytes.Repeat([]byte{0xA5}, int(info.Size())-8192), 8192)
-			return errors.Join(err, f.Close())
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			filled(t, dir, 200)
-			b, _ := openBolt(t, config(dir))
-			if err := damage(b.Path()); err != nil {
-				t.Fatal(err)
-			}
-			batch := &store.Batch{Meta: storetest.Meta(storetest.Epoch, 2), Records: []*store.Record{storetest.Sandbox("s0100", 5)}, Events: storetest.Events(801, 1, 2)}
-			for range 2 {
-				mustMention(t, b.Commit(batch), store.ErrDamaged, b.Path())
-			}
-			_, err := b.Load()
-			mustMention(t, err, store.ErrDamaged)
-			_, err = b.Events(5, 10)
-			mustMention(t, err, store.ErrDamaged)
-			if _, ok := b.PodOf("c0001"); ok {
-				t.Error("a container was placed by a damaged file")
-			}
-			if j := b.Journal(); j.Last != 800 {
-				t.Errorf("journal is %+v, want what was committed", j)
-			}
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
-			// The same process can start over in place.
-			again, report := openBolt(t, config(dir))
-			if !report.Fresh || report.SetAside == "" {
-				t.Errorf("report is %+v", report)
-			}
-			if err := again.Commit(batch); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }

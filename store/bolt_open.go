@@ -89,7 +89,7 @@ func openSound(cfg BoltConfig, held *heldFile, report *OpenReport) (*Bolt, error
 	if _, err := checkPages(path); err != nil {
 		return nil, err
 	}
-	if cfg.Check != nil {
+	if cfg.Check != nil && !stoppedCleanly(cfg, held) {
 		if err := cfg.Check(path); errors.Is(err, ErrDamaged) {
 			return nil, fmt.Errorf("state file %s: %w", path, err)
 		} else if err != nil {
@@ -106,6 +106,24 @@ func openSound(cfg BoltConfig, held *heldFile, report *OpenReport) (*Bolt, error
 	}
 	report.Damaged = len(b.damaged)
 	return b, nil
+}
+
+// stoppedCleanly reports whether the last agent gave its unused numbers back,
+// which is the last thing that one does. The pages were scanned before.
+func stoppedCleanly(cfg BoltConfig, held *heldFile) (clean bool) {
+	b := &Bolt{path: cfg.path(), cfg: cfg}
+	err := b.openBbolt(true, func(string, int, os.FileMode) (*os.File, error) { return held.share() })
+	if err == nil {
+		err = guard(func() error {
+			return b.db.View(func(tx *bolt.Tx) error {
+				meta, err := readMeta(boltTables{tx})
+				clean = meta.Next != 0
+				return err
+			})
+		})
+	}
+	b.abandon(err)
+	return clean && err == nil
 }
 
 // OpenBoltReadOnly opens a state file, or the one in a state directory, for
