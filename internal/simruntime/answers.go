@@ -45,10 +45,18 @@ func (r *Runtime) listContainers(f *runtimeapi.ContainerFilter) []*runtimeapi.Co
 		}
 		out = append(out, &runtimeapi.Container{
 			Id: s.Id, PodSandboxId: c.sandboxID, Metadata: s.Metadata, Image: s.Image, ImageRef: s.ImageRef,
-			State: s.State, CreatedAt: s.CreatedAt, Labels: s.Labels, Annotations: s.Annotations,
+			State: s.State, CreatedAt: r.listedCreation(s), Labels: s.Labels, Annotations: s.Annotations,
 		})
 	}
 	return out
+}
+
+// listedCreation is when a container was created by what lists say.
+func (r *Runtime) listedCreation(s *runtimeapi.ContainerStatus) int64 {
+	if skew := int64(r.profile.CreatedSkew); s.CreatedAt > skew {
+		return s.CreatedAt - skew
+	}
+	return s.CreatedAt
 }
 
 func (r *Runtime) fullSandboxID(id string) string {
@@ -78,6 +86,22 @@ func (r *Runtime) PodSandboxStatus(id string) (*runtimeapi.PodSandboxStatus, err
 		return nil, err
 	}
 	return sb.status, nil
+}
+
+// sandboxAnswer is the answer to PodSandboxStatus.
+func (r *Runtime) sandboxAnswer(id string) (*runtimeapi.PodSandboxStatusResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sb, err := r.sandboxes.find("sandbox", id)
+	if err != nil {
+		return nil, err
+	}
+	resp := &runtimeapi.PodSandboxStatusResponse{Status: sb.status}
+	if r.profile.SandboxExtras && !r.profile.silent() {
+		resp.Timestamp = r.now()
+		resp.ContainersStatuses = r.memberStatuses(sb.status.Id)
+	}
+	return resp, nil
 }
 
 // ContainerStatus returns a container's status, which is shared with the

@@ -57,13 +57,15 @@ type Config struct {
 	DualStack bool
 
 	// SubscriberBuffer is the number of events that may wait for one
-	// subscriber. Default 1000.
+	// subscriber, or in the one queue of profiles that have just one. Default
+	// 1000.
 	SubscriberBuffer int
 
 	// StallProducers makes a full subscriber block whoever produces the next
 	// event, as containerd 2.x does: create, start and remove hang until the
 	// subscriber reads, other subscribers get nothing and new ones can't join.
 	// Without it the newest event is dropped for that subscriber and counted.
+	// It concerns QueueBroadcast only, as does ReplayWindow.
 	StallProducers bool
 
 	// ReplayWindow is how long an event waits for a subscriber when there is
@@ -88,24 +90,6 @@ type Config struct {
 	ServerOptions []grpc.ServerOption
 }
 
-// Profile holds what differs between runtimes.
-type Profile struct {
-	// Name and Version are the answers of the Version call.
-	Name, Version string
-
-	// NoEvents answers GetContainerEvents with Unimplemented, as containerd
-	// 1.6 does.
-	NoEvents bool
-
-	// NoStreamingLists answers StreamPodSandboxes and StreamContainers with
-	// Unimplemented, as every runtime before CRI 0.36 does.
-	NoStreamingLists bool
-}
-
-// Containerd24 is containerd 2.4: events are broadcast to every subscriber and
-// queued while there is none, lists can be streamed.
-var Containerd24 = Profile{Name: "containerd", Version: "v2.4.2"}
-
 // withDefaults fills in what was left zero and refuses what makes no sense.
 func (c Config) withDefaults() (Config, error) {
 	switch {
@@ -117,11 +101,12 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("config: keepalive minimum %v is negative", c.KeepaliveMinTime)
 	case c.Keep < 0:
 		return c, fmt.Errorf("config: keep %d is negative", c.Keep)
-	case c.Profile.Name == "" && c.Profile != (Profile{}):
-		return c, fmt.Errorf("config: profile has habits but no name")
 	}
 	if c.Profile == (Profile{}) {
 		c.Profile = Containerd24
+	}
+	if err := c.Profile.validate(); err != nil {
+		return c, fmt.Errorf("config: %w", err)
 	}
 	if c.Wall == nil {
 		c.Wall = time.Now

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -22,6 +23,8 @@ const (
 	CodeStartFailed = 128 // of a container whose start failed
 	CodeKilled      = 137 // of one that got SIGKILL
 	CodeTerminated  = 143 // of one that ended on SIGTERM, unless its spec says otherwise
+
+	codeUnread = 255 // of one whose own code the runtime couldn't read
 
 	ReasonCompleted   = "Completed"
 	ReasonError       = "Error"
@@ -54,6 +57,14 @@ func (r *Runtime) createContainer(sandboxID string, cfg *runtimeapi.ContainerCon
 		if meta == nil {
 			return errors.New("container config: no metadata")
 		}
+		exits, err := exitAtOnce(cfg)
+		if err != nil {
+			return err
+		}
+		failStart := cfg.GetAnnotations()[AnnotationFailStart]
+		if failStart != "" && r.profile.ForgetsFailedStarts {
+			return fmt.Errorf("container %s: %s: %w", meta.Name, failStart, ErrStartFailed)
+		}
 		newID := newID(r.ids)
 		name := strings.Join([]string{"container", meta.Name, pod.GetName(), pod.GetNamespace(), pod.GetUid(), uitoa(meta.Attempt)}, "_")
 		if err := r.reserve(name, newID); err != nil {
@@ -64,16 +75,20 @@ func (r *Runtime) createContainer(sandboxID string, cfg *runtimeapi.ContainerCon
 			stopCode = CodeTerminated
 		}
 		image := imageID(cfg.GetImage().GetImage())
+		ref := image
+		if r.profile.RepoDigests {
+			ref = repoDigest(cfg.GetImage().GetImage())
+		}
 		c := &container{
 			sandboxID: sb.status.Id, name: name, stopCode: stopCode,
-			failStart: cfg.GetAnnotations()[AnnotationFailStart],
+			failStart: failStart, exits: exits,
 			status: &runtimeapi.ContainerStatus{
 				Id:          id,
 				Metadata:    meta,
 				State:       containerCreated,
 				CreatedAt:   r.now(),
 				Image:       cfg.GetImage(),
-				ImageRef:    image,
+				ImageRef:    ref,
 				ImageId:     image,
 				Labels:      cfg.GetLabels(),
 				Annotations: cfg.GetAnnotations(),
@@ -93,10 +108,23 @@ func (r *Runtime) createContainer(sandboxID string, cfg *runtimeapi.ContainerCon
 	return id, err
 }
 
+func exitAtOnce(cfg *runtimeapi.ContainerConfig) (*int32, error) {
+	text, ok := cfg.GetAnnotations()[AnnotationExitAtOnce]
+	if !ok {
+		return nil, nil
+	}
+	code, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s %q: must be an exit code", AnnotationExitAtOnce, text)
+	}
+	return new(int32(code)), nil
+}
+
 // StartContainer starts a created container. If it was made to fail, or its
 // sandbox is no longer READY, the container is EXITED with code 128 afterwards
 // and neither STARTED nor STOPPED is sent: containerd sets that status on its
-// error path, after the last place that makes an event.
+// error path, after the last place that makes an event. With
+// Profile.ForgetsFailedStarts it is removed instead, as quietly.
 func (r *Runtime) StartContainer(id string) error {
 	return r.changeUp(true, func() error {
 		c, err := r.containers.find("container", id)
@@ -119,14 +147,54 @@ func (r *Runtime) StartContainer(id string) error {
 			next.Reason = ReasonStartFailed
 			next.Message = failure
 			r.recordContainer(c, StartFailed)
+			if r.profile.ForgetsFailedStarts {
+				r.forgetContainer(c)
+				r.addContainer(c, Removed, true)
+			}
 			return fmt.Errorf("container %s: %s: %w", next.Id, failure, ErrStartFailed)
 		}
 		next.State = containerRunning
 		next.StartedAt = r.now()
 		r.recordContainer(c, Started)
-		r.emit(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, next.Id, c.sandboxID)
+		r.tellStart(c)
 		return nil
 	})
+}
+
+// tellStart sends STARTED. A container that exits at once does so before, after
+// or meanwhile, as the profile has it.
+func (r *Runtime) tellStart(c *container) {
+	started := func() {
+		r.emit(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, c.status.Id, c.sandboxID)
+	}
+	if c.exits == nil {
+		started()
+		return
+	}
+	order, lost := r.habits.Float64(), r.habits.Float64()
+	stopped := func() {
+		truth := c.status
+		if lost < r.profile.Exit255 {
+			c.status = proto.CloneOf(truth)
+			c.status.ExitCode, c.status.Reason = codeUnread, ReasonError
+		}
+		r.emit(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, truth.Id, c.sandboxID)
+		c.status = truth
+	}
+	switch p := &r.profile; {
+	case order < p.StoppedFirst:
+		r.setExited(c, *c.exits, "")
+		stopped()
+		started()
+	case order < p.StartedExited:
+		r.setExited(c, *c.exits, "")
+		started()
+		stopped()
+	default:
+		started()
+		r.setExited(c, *c.exits, "")
+		stopped()
+	}
 }
 
 // ExitContainer lets a running container's process end with a code. An empty
@@ -147,7 +215,23 @@ func (r *Runtime) ExitContainer(id string, code int32, reason string) error {
 	})
 }
 
+// endContainer lets a container exit and tells of it.
 func (r *Runtime) endContainer(c *container, code int32, reason string) {
+	late := r.profile.LateOOM && reason == ReasonOOMKilled
+	if late {
+		reason = ReasonError
+	}
+	r.setExited(c, code, reason)
+	r.emit(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, c.status.Id, c.sandboxID)
+	if late {
+		c.status = proto.CloneOf(c.status)
+		c.status.Reason = ReasonOOMKilled
+		r.recordContainer(c, Edited)
+	}
+}
+
+// setExited gives a container an end without telling anybody.
+func (r *Runtime) setExited(c *container, code int32, reason string) {
 	next := proto.CloneOf(c.status)
 	next.State = containerExited
 	next.FinishedAt = r.now()
@@ -162,7 +246,6 @@ func (r *Runtime) endContainer(c *container, code int32, reason string) {
 	next.Reason = reason
 	c.status = next
 	r.recordContainer(c, Exited)
-	r.emit(runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, next.Id, c.sandboxID)
 }
 
 // StopContainer stops a container, with grace (its spec's StopCode) or by force
@@ -198,15 +281,18 @@ func (r *Runtime) RemoveContainer(id string) error {
 		if errors.Is(err, ErrNotFound) {
 			return nil
 		}
-		r.removeContainer(c)
+		r.removeContainer(c, false)
 		return nil
 	})
 }
 
-func (r *Runtime) removeContainer(c *container) {
+func (r *Runtime) removeContainer(c *container, quiet bool) {
 	r.stopContainer(c, true)
 	r.forgetContainer(c)
-	r.recordContainer(c, Removed)
+	r.addContainer(c, Removed, quiet || !r.up)
+	if quiet {
+		return
+	}
 	r.emit(runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, c.status.Id, c.sandboxID)
 }
 

@@ -23,7 +23,8 @@ var (
 	ErrReserved = errors.New("name is reserved")
 
 	// ErrStartFailed is returned by StartContainer for a container that was
-	// made to fail. Over gRPC it is code Unknown.
+	// made to fail, and by CreateContainer where that fails already
+	// (Profile.ForgetsFailedStarts). Over gRPC it is code Unknown.
 	ErrStartFailed = errors.New("start failed")
 
 	// ErrDown is returned while the runtime is down for every change that

@@ -2,6 +2,7 @@ package simruntime
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -14,24 +15,48 @@ type Event = runtimeapi.ContainerEventResponse
 
 // emit makes an event of a change, as containerd does: the statuses are read
 // first and the time is taken last, so created_at is later than what the
-// payload knows. The payload holds the containers of that one sandbox. A
-// sandbox that can't be found leaves its status nil (kubernetes#114371).
-// The caller holds mu.
+// payload knows. The payload holds the containers of that one sandbox, or as
+// the profile says. A sandbox that can't be found leaves its status nil
+// (kubernetes#114371), or the event is dropped. The caller holds mu.
 func (r *Runtime) emit(typ runtimeapi.ContainerEventType, id, sandboxID string) {
-	if !r.up {
+	if !r.up || r.profile.silent() {
 		return
 	}
 	ev := &Event{ContainerId: id, ContainerEventType: typ}
-	if sb, err := r.sandboxes.find("sandbox", sandboxID); err == nil {
+	sb, err := r.sandboxes.find("sandbox", sandboxID)
+	switch {
+	case err == nil:
 		ev.PodSandboxStatus = sb.status
+	case r.profile.NoBlindEvents:
+		return
 	}
-	for _, c := range r.members[sandboxID] {
-		ev.ContainersStatuses = append(ev.ContainersStatuses, c.status)
+	if r.profile.PodWideEvents {
+		ev.ContainersStatuses = r.podStatuses(sb.status.GetMetadata().GetUid())
+	} else {
+		ev.ContainersStatuses = r.memberStatuses(sandboxID)
 	}
 	ev.CreatedAt = r.now()
 	if ticket := r.lane.send(ev, r.rules.match(Op{Method: MethodEvent, ID: id, Event: ev})); ticket > 0 {
 		r.ticket = ticket
 	}
+}
+
+// memberStatuses returns the statuses of a sandbox's containers.
+func (r *Runtime) memberStatuses(sandboxID string) (all []*runtimeapi.ContainerStatus) {
+	for _, c := range r.members[sandboxID] {
+		all = append(all, c.status)
+	}
+	return all
+}
+
+// podStatuses returns the statuses of a pod's containers, found by their label.
+func (r *Runtime) podStatuses(uid string) (all []*runtimeapi.ContainerStatus) {
+	for c := range r.containers.all {
+		if label, ok := c.status.Labels[LabelPodUID]; ok && label == uid {
+			all = append(all, c.status)
+		}
+	}
+	return all
 }
 
 // InjectEvent sends an event as it is: nil parts, types outside the enum, ids
@@ -63,7 +88,8 @@ type EventStats struct {
 	Replayed    uint64 // waited for a subscriber and then went to one
 	Expired     uint64 // waited longer than ReplayWindow
 	Waiting     int    // wait for a subscriber now
-	Overflowed  uint64 // lost to one subscriber whose buffer was full
+	Unheard     uint64 // thrown away since nobody listened any more
+	Overflowed  uint64 // lost to one subscriber whose buffer was full, or to all where there is one queue
 	DeadBuffer  uint64 // lost in the buffer of a subscriber that had gone
 	Dropped     uint64 // by rules
 	Held        int    // held back by rules now: delayed, reordered or hanging
@@ -94,6 +120,9 @@ func (r *Runtime) getContainerEvents(stop <-chan struct{}, send func(*Event) err
 	defer r.hub.unsubscribe(sub)
 	for {
 		ev, err := r.hub.receive(stop, sub)
+		if errors.Is(err, errStopping) && r.endsCleanly() {
+			return errEndOK
+		}
 		if err != nil {
 			return err
 		}

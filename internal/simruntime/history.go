@@ -50,7 +50,8 @@ type Transition struct {
 	CreatedAt, StartedAt, FinishedAt int64
 
 	// Silent says that the runtime itself made no event of it: it was down, or
-	// it is a kind of change that has none. What rules did to an event that was
+	// it is a kind of change that has none in this profile. A profile without
+	// any events doesn't count. What rules did to an event that was
 	// made doesn't show here.
 	Silent bool
 }
@@ -76,7 +77,8 @@ func (h *history) add(t Transition) {
 // recordSandbox and recordContainer note a change that the runtime makes an event of, unless it
 // is down or the step never has one.
 func (r *Runtime) recordSandbox(sb *sandbox, step Step) {
-	r.addSandbox(sb, step, !r.up || step == Edited)
+	quiet := r.profile.QuietSandboxes && (step == Created || step == Removed)
+	r.addSandbox(sb, step, !r.up || step == Edited || quiet)
 }
 
 func (r *Runtime) addSandbox(sb *sandbox, step Step, silent bool) {

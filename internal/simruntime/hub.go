@@ -7,18 +7,20 @@ import (
 	"time"
 )
 
-// hub is the runtime's event queue: it broadcasts to every subscriber, keeps
-// what nobody listens to for a while, and either drops or blocks when a
-// subscriber is slow. It has no goroutine of its own.
+// hub is the runtime's event queue, of one of the kinds of Queue. It has no
+// goroutine of its own.
 type hub struct {
-	limit  int
-	stall  bool
-	window time.Duration
+	limit         int
+	stallWhenFull bool
+	window        time.Duration
 
 	mu      sync.Mutex
+	kind    Queue
+	heard   bool // there has been a subscriber
+	turns   int  // counts the subscribers that began to wait
 	subs    []*subscriber
-	waiting []waitingEvent // while there is no subscriber
-	pending []*Event       // with stall: not yet given to the subscribers
+	waiting []waitingEvent // of a broadcast while there is no subscriber
+	pending []*Event       // not yet given to the subscribers
 	sent    uint64         // events ever published
 	taken   uint64         // events ever taken from pending
 	stats   EventStats
@@ -33,15 +35,26 @@ type waitingEvent struct {
 type subscriber struct {
 	buf   []*Event
 	ready chan struct{} // holds one token while there may be something to read
+	turn  int           // of competing ones: when it began to wait for an event, else 0
 	end   error         // set: ends after what is buffered
 }
 
 func newHub(cfg Config) *hub {
 	return &hub{
-		limit: cfg.SubscriberBuffer, stall: cfg.StallProducers, window: cfg.ReplayWindow,
+		kind: cfg.Profile.Queue, limit: cfg.SubscriberBuffer, stallWhenFull: cfg.StallProducers, window: cfg.ReplayWindow,
 		changed: make(chan struct{}),
 	}
 }
+
+// configure makes it a queue of another kind. It must be empty.
+func (h *hub) configure(kind Queue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kind = kind
+}
+
+// stalls says whether a full queue stalls whoever has an event for it.
+func (h *hub) stalls() bool { return h.kind == QueueBroadcast && h.stallWhenFull }
 
 // publish takes an event and returns its ticket for admit.
 func (h *hub) publish(ev *Event) uint64 {
@@ -49,6 +62,11 @@ func (h *hub) publish(ev *Event) uint64 {
 	defer h.mu.Unlock()
 	h.sent++
 	h.stats.Sent++
+	if h.kind != QueueBroadcast && len(h.pending) >= h.limit {
+		h.taken++
+		h.stats.Overflowed++
+		return h.sent
+	}
 	h.pending = append(h.pending, ev)
 	h.pump()
 	return h.sent
@@ -56,32 +74,82 @@ func (h *hub) publish(ev *Event) uint64 {
 
 // pump moves pending events on as far as it goes.
 func (h *hub) pump() {
-	for len(h.pending) > 0 && !h.stalled() {
-		ev := h.pending[0]
+	for len(h.pending) > 0 && h.give(h.pending[0]) {
 		h.pending = h.pending[1:]
 		h.taken++
-		if len(h.subs) == 0 {
-			h.expire()
-			h.waiting = append(h.waiting, waitingEvent{ev, time.Now()})
-			continue
-		}
-		// A runtime whose subscribers compete (containerd#7318) would pick one
-		// here.
-		for _, s := range h.subs {
-			if len(s.buf) >= h.limit {
-				h.stats.Overflowed++
-				continue
-			}
-			s.buf = append(s.buf, ev)
-			s.wake()
-		}
 	}
 	h.notify()
 }
 
-// stalled says whether one full subscriber holds everybody up.
-func (h *hub) stalled() bool {
-	return h.stall && slices.ContainsFunc(h.subs, func(s *subscriber) bool { return len(s.buf) >= h.limit })
+// give says whether the event that comes next is done with.
+func (h *hub) give(ev *Event) bool {
+	switch h.kind {
+	case QueueCompete:
+		return h.giveOne(ev)
+	case QueueFanOut:
+		return h.fanOut(ev)
+	default:
+		return h.broadcast(ev)
+	}
+}
+
+// broadcast puts an event into every subscriber's buffer, or refuses it.
+func (h *hub) broadcast(ev *Event) bool {
+	full := func(s *subscriber) bool { return len(s.buf) >= h.limit }
+	switch {
+	case h.stalls() && slices.ContainsFunc(h.subs, full):
+		return false // one holds everybody up
+	case len(h.subs) == 0:
+		h.expire()
+		h.waiting = append(h.waiting, waitingEvent{ev, time.Now()})
+	}
+	for _, s := range h.subs {
+		if full(s) {
+			h.stats.Overflowed++
+			continue
+		}
+		s.take(ev)
+	}
+	return true
+}
+
+// giveOne gives an event to whoever has waited longest, as a channel does.
+func (h *hub) giveOne(ev *Event) bool {
+	var next *subscriber
+	for _, s := range h.subs {
+		if s.turn > 0 && (next == nil || s.turn < next.turn) {
+			next = s
+		}
+	}
+	if next == nil {
+		return false
+	}
+	next.turn = 0
+	next.take(ev)
+	return true
+}
+
+// fanOut gives an event to everybody once everybody has sent the one before.
+func (h *hub) fanOut(ev *Event) bool {
+	if len(h.subs) == 0 {
+		if !h.heard {
+			return false
+		}
+		h.stats.Unheard++
+		return true
+	}
+	if slices.ContainsFunc(h.subs, func(s *subscriber) bool { return len(s.buf) > 0 }) {
+		return false
+	}
+	for _, s := range h.subs {
+		s.take(ev)
+	}
+	return true
+}
+
+func (s *subscriber) take(ev *Event) {
+	s.buf = append(s.buf, ev)
+	s.wake()
 }
 
 // expire drops what has waited for a subscriber too long.
@@ -110,10 +178,7 @@ func (s *subscriber) wake() {
 // containerd one event more than fits is taken: the queue's own goroutine holds
 // it in its hand.
 func (h *hub) admit(ticket uint64) {
-	if !h.stall {
-		return
-	}
-	_ = h.waitFor(context.Background(), func(h *hub) bool { return ticket <= h.taken+1 })
+	_ = h.waitFor(context.Background(), func(h *hub) bool { return !h.stalls() || ticket <= h.taken+1 })
 }
 
 // waitFor waits until a condition on the hub holds.
@@ -138,7 +203,7 @@ func (h *hub) waitFor(ctx context.Context, met func(*hub) bool) error {
 func (h *hub) subscribe(stop <-chan struct{}) (*subscriber, error) {
 	for {
 		h.mu.Lock()
-		if len(h.pending) == 0 {
+		if h.kind != QueueBroadcast || len(h.pending) == 0 {
 			break
 		}
 		changed := h.changed
@@ -157,9 +222,12 @@ func (h *hub) subscribe(stop <-chan struct{}) (*subscriber, error) {
 	}
 	h.stats.Replayed += uint64(len(h.waiting))
 	h.waiting = nil
-	h.subs = append(h.subs, s)
+	if len(h.subs) == 0 {
+		h.stats.Replayed += uint64(len(h.pending))
+	}
+	h.subs, h.heard = append(h.subs, s), true
 	s.wake()
-	h.notify()
+	h.pump()
 	return s, nil
 }
 
@@ -185,6 +253,11 @@ func (h *hub) receive(stop <-chan struct{}, s *subscriber) (*Event, error) {
 			return ev, nil
 		}
 		end := s.end
+		if end == nil && s.turn == 0 && h.kind == QueueCompete {
+			h.turns++
+			s.turn = h.turns
+			h.pump() // which may have one for it at once
+		}
 		h.mu.Unlock()
 		if end != nil {
 			return nil, end
@@ -219,7 +292,7 @@ func (h *hub) reset() {
 		s.buf, s.end = nil, errStopping
 		s.wake()
 	}
-	h.subs, h.waiting, h.pending = nil, nil, nil
+	h.subs, h.waiting, h.pending, h.heard = nil, nil, nil, false
 	h.taken = h.sent
 	h.notify()
 }
@@ -230,5 +303,8 @@ func (h *hub) snapshot() EventStats {
 	h.expire()
 	st := h.stats
 	st.Waiting, st.Subscribers = len(h.waiting), len(h.subs)
+	if len(h.subs) == 0 {
+		st.Waiting += len(h.pending)
+	}
 	return st
 }

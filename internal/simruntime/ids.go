@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strconv"
+	"strings"
 )
 
 // idLength is the length of containerd's ids: 32 bytes in hex.
@@ -44,6 +45,16 @@ func podIPs(n uint32, dual bool) []string {
 func imageID(image string) string {
 	sum := sha256.Sum256([]byte(image))
 	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// repoDigest returns the reference of an image by a digest in its repository.
+func repoDigest(image string) string {
+	sum := sha256.Sum256([]byte("manifest of " + image))
+	name := image
+	if tag := strings.LastIndexByte(name, ':'); tag > strings.LastIndexByte(name, '/') {
+		name = name[:tag]
+	}
+	return name + "@sha256:" + hex.EncodeToString(sum[:])
 }
 
 func uitoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

@@ -21,13 +21,15 @@ type Runtime struct {
 	pings pingLog
 
 	mu         sync.Mutex
+	profile    Profile
 	sandboxes  *table[*sandbox]
 	containers *table[*container]
 	members    map[string][]*container // by sandbox id, which need not exist
 	names      map[string]string       // reserved name → id of its owner
 	ids        *rand.Rand
-	pods       uint32 // sandboxes ever run, for their addresses
-	ticket     uint64 // of the last event sent, see hub.admit
+	habits     *rand.Rand // for the shares of the profile
+	pods       uint32     // sandboxes ever run, for their addresses
+	ticket     uint64     // of the last event sent, see hub.admit
 	history    history
 
 	up      bool
@@ -52,6 +54,7 @@ type container struct {
 	name      string // reserved
 	failStart string
 	stopCode  int32
+	exits     *int32 // the code with which it exits as soon as it is started
 }
 
 // New makes a runtime that is up and empty.
@@ -71,6 +74,8 @@ func New(cfg Config) (*Runtime, error) {
 		members:    map[string][]*container{},
 		names:      map[string]string{},
 		ids:        newRand(cfg.Seed, "ids"),
+		habits:     newRand(cfg.Seed, "habits"),
+		profile:    cfg.Profile,
 		history:    history{keep: cfg.Keep},
 		up:         true,
 		down:       make(chan struct{}),

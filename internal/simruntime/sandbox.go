@@ -64,7 +64,9 @@ func (r *Runtime) runSandbox(cfg *runtimeapi.PodSandboxConfig, handler string) (
 		r.sandboxes.add(id, sb)
 		r.recordSandbox(sb, Created)
 		r.recordSandbox(sb, Ready)
-		r.emit(runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, id, id)
+		if !r.profile.QuietSandboxes {
+			r.emit(runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, id, id)
+		}
 		r.emit(runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, id, id)
 		return nil
 	})
@@ -96,7 +98,7 @@ func (r *Runtime) stopSandbox(sb *sandbox, force bool) {
 // namespace, which only StopPodSandbox takes down.
 func (r *Runtime) endSandbox(sb *sandbox, teardown bool) {
 	next := proto.CloneOf(sb.status)
-	if teardown {
+	if teardown && !r.profile.KeepsIP {
 		next.Network = &runtimeapi.PodSandboxNetworkStatus{}
 	}
 	wasReady := next.State == sandboxReady
@@ -138,13 +140,15 @@ func (r *Runtime) RemovePodSandbox(id string) error {
 		}
 		r.stopSandbox(sb, true)
 		for _, c := range slices.Clone(r.members[sb.status.Id]) {
-			r.removeContainer(c)
+			r.removeContainer(c, r.profile.QuietPodRemoval)
 		}
 		r.recordSandbox(sb, Removed)
 		last := proto.CloneOf(sb.status)
 		last.CreatedAt = removedCreatedAt
 		sb.status = last
-		r.emit(runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, last.Id, last.Id)
+		if !r.profile.QuietSandboxes {
+			r.emit(runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, last.Id, last.Id)
+		}
 		r.forgetSandbox(sb)
 		return nil
 	})

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -99,11 +100,36 @@ func (r *Runtime) serveRun(ctx context.Context, src opener, down <-chan struct{}
 		err = fmt.Errorf("runtime: serve: %w", serveErr)
 	}
 	close(stop) // lets go of calls that hang and streams that are idle
+	if r.endsCleanly() {
+		drain(server, watched)
+	}
 	watched.hangUp()
 	server.Stop()
 	<-served
 	r.leave(socket)
 	return err
+}
+
+// drainTime is how long an end in good order waits for clients.
+const drainTime = time.Second
+
+// drain lets calls and streams come to their end, but for those whose client
+// doesn't read.
+func drain(server *grpc.Server, watched *watchedListener) {
+	timer := time.AfterFunc(drainTime, func() {
+		watched.hangUp()
+		server.Stop()
+	})
+	defer timer.Stop()
+	server.GracefulStop()
+}
+
+// endsCleanly says whether the runtime, when it ends, ends streams without an
+// error.
+func (r *Runtime) endsCleanly() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.profile.CleanEnd && !r.killed && !r.gate.isShut()
 }
 
 // enter counts a server that is about to listen, unless its run is over.
@@ -184,7 +210,7 @@ func (r *Runtime) Up() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.up {
-		r.up = true
+		r.up, r.killed = true, false
 		r.down = make(chan struct{})
 		r.changed.Broadcast()
 	}

@@ -19,10 +19,11 @@ type service struct {
 }
 
 func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	profile := s.r.Profile()
 	return &runtimeapi.VersionResponse{
 		Version:           "0.1.0", // of the kubelet's runtime API, the same for ever
-		RuntimeName:       s.r.cfg.Profile.Name,
-		RuntimeVersion:    s.r.cfg.Profile.Version,
+		RuntimeName:       profile.Name,
+		RuntimeVersion:    profile.Version,
 		RuntimeApiVersion: "v1",
 	}, nil
 }
@@ -56,13 +57,9 @@ func (s *service) RemovePodSandbox(_ context.Context, req *runtimeapi.RemovePodS
 
 // PodSandboxStatus leaves timestamp and containers_statuses unset, as
 // containerd does after setting one without the other emptied pods
-// (containerd#11323).
+// (containerd#11323), unless the profile has them.
 func (s *service) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
-	st, err := s.r.PodSandboxStatus(req.GetPodSandboxId())
-	if err != nil {
-		return nil, err
-	}
-	return &runtimeapi.PodSandboxStatusResponse{Status: st}, nil
+	return s.r.sandboxAnswer(req.GetPodSandboxId())
 }
 
 func (s *service) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
@@ -70,7 +67,7 @@ func (s *service) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandb
 }
 
 func (s *service) StreamPodSandboxes(req *runtimeapi.StreamPodSandboxesRequest, out grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
-	if s.r.cfg.Profile.NoStreamingLists {
+	if s.r.Profile().NoStreamingLists {
 		return status.Error(codes.Unimplemented, "unknown method StreamPodSandboxes")
 	}
 	return sendBatches(s.r.listSandboxes(req.GetFilter()), s.r.cfg.StreamBatch, func(b []*runtimeapi.PodSandbox) error {
@@ -103,7 +100,7 @@ func (s *service) ListContainers(_ context.Context, req *runtimeapi.ListContaine
 }
 
 func (s *service) StreamContainers(req *runtimeapi.StreamContainersRequest, out grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
-	if s.r.cfg.Profile.NoStreamingLists {
+	if s.r.Profile().NoStreamingLists {
 		return status.Error(codes.Unimplemented, "unknown method StreamContainers")
 	}
 	return sendBatches(s.r.listContainers(req.GetFilter()), s.r.cfg.StreamBatch, func(b []*runtimeapi.Container) error {
@@ -120,8 +117,11 @@ func (s *service) ContainerStatus(_ context.Context, req *runtimeapi.ContainerSt
 }
 
 func (s *service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, out grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
-	if s.r.cfg.Profile.NoEvents {
+	switch profile := s.r.Profile(); {
+	case profile.NoEvents:
 		return status.Error(codes.Unimplemented, "unknown method GetContainerEvents for service runtime.v1.RuntimeService")
+	case profile.EventsOff:
+		return nil
 	}
 	return s.r.getContainerEvents(s.stop, out.Send)
 }

@@ -2,6 +2,7 @@ package simruntime
 
 import (
 	"maps"
+	"strconv"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -20,6 +21,11 @@ const (
 // with the annotation's value as message. It is what ContainerSpec.FailStart is
 // for callers in the same process.
 const AnnotationFailStart = "simruntime/fail-start"
+
+// AnnotationExitAtOnce on a container created over gRPC makes it exit with the
+// annotation's value as its code as soon as it is started. It is what
+// ContainerSpec.ExitAtOnce is for callers in the same process.
+const AnnotationExitAtOnce = "simruntime/exit-at-once"
 
 // DefaultImage is the image of a container whose spec names none.
 const DefaultImage = "registry.example/app:1"
@@ -69,8 +75,13 @@ type ContainerSpec struct {
 	BareLabels          bool              // leaves the kubelet's own labels out
 
 	// FailStart makes StartContainer fail with this message: the container
-	// goes from created to exited with code 128 and no event tells of it.
+	// goes from created to exited with code 128 and no event tells of it. With
+	// Profile.ForgetsFailedStarts it can't even be created.
 	FailStart string
+
+	// ExitAtOnce, if not nil, is the code with which the container exits as
+	// soon as it is started, faster than the runtime tells of the start.
+	ExitAtOnce *int32
 
 	// StopCode is the exit code when it is stopped with a grace period.
 	// Default 143; without grace it is always 137.
@@ -91,6 +102,9 @@ func (s ContainerSpec) Config(pod *runtimeapi.PodSandboxMetadata) *runtimeapi.Co
 	}
 	if s.FailStart != "" {
 		annotations[AnnotationFailStart] = s.FailStart
+	}
+	if s.ExitAtOnce != nil {
+		annotations[AnnotationExitAtOnce] = strconv.Itoa(int(*s.ExitAtOnce))
 	}
 	maps.Copy(labels, s.Labels)
 	maps.Copy(annotations, s.Annotations)
