@@ -58,6 +58,7 @@ type Generator struct {
 	relister *generic.Relister
 	watcher  *evented.Watcher // nil in ModeGeneric
 	runtime  runtimeWatch
+	admitted cri.Peer         // whose stream may be opened; the watcher\'s own
 	began    time.Duration    // when New was called, by the monotonic clock
 	ran      atomic.Bool      // or closed without running
 	metrics  *metrics.Metrics // once registered
@@ -129,7 +130,7 @@ func (g *Generator) compose() (err error) {
 	}
 	m := new(metrics.Metrics) // observes nothing
 	if cfg.Registerer != nil {
-		m = metrics.New(g.gauges)
+		m = metrics.New(g.gauges, cfg.KubeletMetrics)
 	}
 	g.loop, err = arbiter.NewLoop(arbiter.Config{
 		Store: g.store, Clock: cfg.Clock, Log: cfg.Logger, Observer: m, CommitRate: cfg.CommitRate, BootID: cfg.BootID,
@@ -141,7 +142,7 @@ func (g *Generator) compose() (err error) {
 	}
 	g.runtime.init()
 	g.client, err = cri.Dial(cri.Config{
-		Endpoint: cfg.Endpoint, RPCTimeout: cfg.RPCTimeout, Clock: cfg.Clock, Observer: m, Connected: g.connected,
+		Endpoint: cfg.Endpoint, RPCTimeout: cfg.RPCTimeout, Clock: cfg.Clock, Observer: m, Connected: g.connected, Gated: true,
 		Dialer: cfg.hooks.dialer,
 	})
 	if err != nil {
@@ -174,7 +175,7 @@ func (g *Generator) compose() (err error) {
 // composeWatcher makes the part that reads the event stream.
 func (g *Generator) composeWatcher() (err error) {
 	g.watcher, err = evented.New(evented.Config{
-		Open: func(ctx context.Context) (evented.Stream, error) { return g.client.Events(ctx) },
+		Open: g.openStream,
 		Sink: g.loop, Calls: g.loop.Calls(), Clock: g.cfg.Clock,
 		Required: g.cfg.Mode == ModeEvented, Admit: g.admitStream,
 	})

@@ -93,15 +93,12 @@ func (g *Generator) watchRuntime(ctx context.Context) error {
 func (g *Generator) askVersion(ctx context.Context) bool {
 	delays := retry.Delays(versionRetryFirst, versionRetryMost)
 	for {
-		v, err := g.client.Version(ctx)
+		p, err := g.client.Identify(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return false
 		case err == nil:
-			if g.runtime.answered(v) {
-				g.log().Info("runtime answers", "endpoint", g.client.Path(), "runtime", v.Name, "version", v.Version)
-			}
-			g.loop.Submit(&arbiter.RuntimeSeen{At: g.loop.Calls().Answered(timestamps.FromUnknown), Name: v.Name, Version: v.Version})
+			g.identified(p)
 			return true
 		}
 		g.runtime.failed(err)
@@ -118,12 +115,38 @@ func (g *Generator) askVersion(ctx context.Context) bool {
 	}
 }
 
+// identified takes an answer to Version. What goes out on that connection from
+// now on is submitted after the answer, so the arbiter judges it as the answer
+// says. To another runtime than the one before nothing goes out at all; the
+// arbiter ends over it.
+func (g *Generator) identified(p cri.Peer) {
+	before, _ := g.runtime.get()
+	news := g.runtime.answered(p.RuntimeVersion)
+	if news {
+		g.log().Info("runtime answers", "endpoint", g.client.Path(), "runtime", p.Name, "version", p.Version)
+	}
+	g.loop.Submit(&arbiter.RuntimeSeen{At: g.loop.Calls().Answered(timestamps.FromUnknown), Name: p.Name, Version: p.Version})
+	if before.Name != "" && before.Name != p.Name {
+		return
+	}
+	p.Accept()
+	if news && g.watcher != nil {
+		g.watcher.Reprobe() // what was found out of the version before says nothing of this one
+	}
+}
+
+// openStream opens the stream on the connection that admitStream was about.
+func (g *Generator) openStream(ctx context.Context) (evented.Stream, error) {
+	return g.client.EventsOf(ctx, g.admitted)
+}
+
 // admitStream refuses the event stream of a runtime whose subscribers compete
 // (the arbiter's table of habits knows): each event that we read is one that the
-// kubelet or crictl does not get. A runtime without a stream says so itself. While it is not known who answers, nothing is
-// opened: a subscription can't be taken back by the time it is known.
+// kubelet or crictl does not get. A runtime without a stream says so itself.
+// While it is not known who answers, nothing is opened: a subscription can't be
+// taken back by the time it is known.
 func (g *Generator) admitStream(ctx context.Context) error {
-	v, err := g.client.Version(ctx)
+	v, err := g.client.Identify(ctx)
 	if err != nil {
 		return fmt.Errorf("whether the runtime's events may be read is not known: %w", err)
 	}
@@ -131,5 +154,6 @@ func (g *Generator) admitStream(ctx context.Context) error {
 		return fmt.Errorf("%w: %s %s gives each event to one subscriber only, so reading them would take them from others",
 			evented.ErrRefused, v.Name, v.Version)
 	}
+	g.admitted = v
 	return nil
 }

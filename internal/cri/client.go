@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/plegd/plegd/timestamps"
@@ -49,6 +48,11 @@ type Config struct {
 	// must not block, and may be called once more just after Close. It may be
 	// nil.
 	Connected func()
+	// Gated holds back every call but Version on a new connection until the
+	// [Peer] that answered on it was accepted: who is there may be another
+	// runtime than on the connection before. A call that waits keeps its
+	// deadline, and fails when the connection ends.
+	Gated bool
 	// Dialer replaces the dialing of the socket, in tests. It may be nil.
 	Dialer func(ctx context.Context, path string) (net.Conn, error)
 }
@@ -101,7 +105,8 @@ func Dial(cfg Config) (*Client, error) {
 	params.BaseDelay, params.MaxDelay = minRedial, maxRedial
 	// passthrough hands the path to the dialer as it is: a path is no URL.
 	c.conn, err = grpc.NewClient("passthrough:///"+path,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(newSessions(cfg.Gated)),
+		grpc.WithPerRPCCredentials(gate{}),
 		grpc.WithAuthority("localhost"), // a path is no valid :authority
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx, path) }),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: params, MinConnectTimeout: connectTimeout}),
