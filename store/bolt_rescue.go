@@ -64,7 +64,15 @@ func (b *Bolt) relock() error {
 func (b *Bolt) Rescue(cause error) error {
 	b.commit.Lock()
 	defer b.commit.Unlock()
-	err := b.exchange(func() (*Bolt, error) {
+	if err := b.moveOver(); err != nil {
+		return fmt.Errorf("state file %s: rescue after %q: %w", b.path, cause, err)
+	}
+	return nil
+}
+
+// moveOver goes on with a copy of everything.
+func (b *Bolt) moveOver() error {
+	return b.exchange(func() (*Bolt, error) {
 		var fresh *Bolt
 		err := b.use(func() error {
 			var err error
@@ -78,10 +86,6 @@ func (b *Bolt) Rescue(cause error) error {
 		}
 		return fresh, err
 	}, false)
-	if err != nil {
-		return fmt.Errorf("state file %s: rescue after %q: %w", b.path, cause, err)
-	}
-	return nil
 }
 
 // lost counts damaged values outside of the journal.
