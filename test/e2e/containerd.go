@@ -63,14 +63,12 @@ func (c *containerd) configure() (err error) {
 	if err := os.Mkdir(cni, 0o700); err != nil {
 		return fmt.Errorf("configure containerd: %w", err)
 	}
-	files := map[string]string{
-		filepath.Join(cni, "10-e2e.conflist"): fmt.Sprintf(cniConfig, c.dir),
-		filepath.Join(c.dir, "config.toml"):   fmt.Sprintf(c.config, c.dir, imageName, runtimesDir()+"/debian/usr/lib/cni"),
+	conflist := fmt.Sprintf(cniConfig, c.dir)
+	if err := os.WriteFile(filepath.Join(cni, "10-e2e.conflist"), []byte(conflist), 0o600); err != nil {
+		return fmt.Errorf("configure containerd: %w", err)
 	}
-	for name, content := range files {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			return fmt.Errorf("configure containerd: %w", err)
-		}
+	if err := c.writeConfig(); err != nil {
+		return err
 	}
 	if c.log, err = os.Create(filepath.Join(c.dir, "log")); err != nil {
 		return fmt.Errorf("configure containerd: %w", err)
@@ -82,6 +80,15 @@ func (c *containerd) configure() (err error) {
 	}
 	c.cri = runtimeapi.NewRuntimeServiceClient(c.conn)
 	c.images = runtimeapi.NewImageServiceClient(c.conn)
+	return nil
+}
+
+// writeConfig writes what this version of the runtime reads at its start.
+func (c *containerd) writeConfig() error {
+	config := fmt.Sprintf(c.config, c.dir, imageName, runtimesDir()+"/debian/usr/lib/cni")
+	if err := os.WriteFile(filepath.Join(c.dir, "config.toml"), []byte(config), 0o600); err != nil {
+		return fmt.Errorf("configure containerd: %w", err)
+	}
 	return nil
 }
 

@@ -220,7 +220,7 @@ func TestPodIPIsKept(t *testing.T) {
 }
 
 func TestManyPodsAtOnce(t *testing.T) {
-	const pods = 30
+	pods := scale(30, 110)
 	for _, f := range flavours {
 		t.Run(f.name, func(t *testing.T) {
 			w := watch(t, f)
@@ -260,6 +260,8 @@ func TestManyPodsAtOnce(t *testing.T) {
 			}
 			events := w.all()
 			checkOrder(t, events)
+			checkOnce(t, events)
+			w.awaitTruth(t, w.rt)
 			if want := pods * (len(strings.Fields(wholeContainer)) + len(strings.Fields(wholeSandbox))); len(events) != want {
 				t.Errorf("%d events, want %d:\n%s", len(events), want, dump(slices.DeleteFunc(events, func(e event) bool { return e.Change == "" })))
 			}
