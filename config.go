@@ -90,6 +90,10 @@ type Config struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics plegd_*. Nil means none.
 	Registerer prometheus.Registerer
+	// KubeletMetrics adds the kubelet's own metrics of pod lifecycle events,
+	// kubelet_pleg_* and others, so that what was made for them works with
+	// plegd. A registerer that a kubelet uses too has no room for them.
+	KubeletMetrics bool
 	// Clock is the wall clock, the monotonic clock and the timers. The zero
 	// Clock means the machine's.
 	Clock timestamps.Clock

@@ -5,6 +5,7 @@ import (
 
 	"github.com/plegd/plegd/arbiter"
 	"github.com/plegd/plegd/generic"
+	"github.com/plegd/plegd/internal/cri"
 	"github.com/plegd/plegd/internal/metrics"
 	"github.com/plegd/plegd/store"
 )
@@ -159,6 +160,7 @@ func (g *Generator) gauges() metrics.Gauges {
 		w := g.watcher.Status()
 		m.Reconnects, m.Events, m.EventsLost, m.EventsMalformed = max(w.Opened, 1)-1, w.Events, w.Lost, w.Malformed
 	}
+	m.Kubelet = g.kubeletGauges(h, rel)
 	pods, _ := g.loop.Pods()
 	for _, p := range pods {
 		// A pod runs while its sandbox does: exited ones don't count
@@ -166,12 +168,43 @@ func (g *Generator) gauges() metrics.Gauges {
 		if len(p.Sandboxes) > 0 && p.Sandboxes[0].State == store.StateUp {
 			m.RunningPods++
 		}
+		runs := false
 		for _, s := range p.Sandboxes {
 			m.Sandboxes[s.Journaled.Name(store.KindSandbox)]++
+			runs = runs || cri.StateName(s.Kind, s.Reported) == store.StateUp.Name(store.KindSandbox)
+		}
+		if runs {
+			m.Kubelet.Pods++
 		}
 		for _, c := range p.Containers {
 			m.Containers[c.Journaled.Name(store.KindContainer)]++
+			m.Kubelet.Containers[cri.StateName(c.Kind, c.Reported)]++
 		}
 	}
 	return m
+}
+
+// kubeletGauges is what the kubelet's metrics take that plegd's own don't.
+//
+// The kubelet's alerts compare the time at which PLEG was last seen active with
+// now, for a period of a second. Here it is active as long as the next list is
+// not overdue, however far the period has stretched; in ModeEvented, while the
+// stream is up.
+func (g *Generator) kubeletGauges(h arbiter.Health, rel generic.Status) metrics.Kubelet {
+	k := metrics.Kubelet{Containers: map[string]int{}}
+	if g.watcher != nil {
+		w := g.watcher.Status()
+		k.Errors, k.Successes = w.Failed, w.Opened
+	}
+	now := g.cfg.Clock.Wall()
+	switch {
+	case !h.Relisted:
+	case g.cfg.Mode != ModeEvented:
+		k.LastSeen = now.Add(-max(0, h.RelistAge-rel.Promised))
+	case h.Stream == arbiter.StreamUp:
+		k.LastSeen = now
+	default:
+		k.LastSeen = h.StreamSince
+	}
+	return k
 }

@@ -40,6 +40,7 @@ type Status struct {
 	LastErr   string           // why it was last not up
 	Opened    uint64           // streams that came up; all but the first are reconnections
 	Tries     uint64           // streams that were tried
+	Failed    uint64           // of those, streams that could not be opened or have ended; one that was refused is neither
 	Events    uint64           // messages received, those thrown away included
 	Lost      uint64           // events thrown away because the arbiter was behind
 	Malformed uint64           // messages that could not be decoded, or had parts without a usable id
@@ -78,6 +79,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 		end := w.try(ctx)
 		if over(ctx) {
 			return nil // the stream ended because Run does
+		}
+		if !errors.Is(end.err, ErrRefused) {
+			w.mu.Lock()
+			w.status.Failed++
+			w.mu.Unlock()
 		}
 		w.change(end.state, end.err)
 		w.trouble.starts(end.state, end.err, w.cfg.Clock.Mono())

@@ -28,6 +28,7 @@ type Gauges struct {
 	Sandboxes       map[string]int // by state
 	Containers      map[string]int // by state
 	RelistAge       time.Duration  // since the last good full list was sent; negative: never
+	Kubelet         Kubelet
 }
 
 // gaugeDescs lists what collect sends.

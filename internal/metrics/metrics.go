@@ -34,7 +34,8 @@ var (
 // Metrics observes the parts of a generator. All methods are safe for
 // concurrent use and never block.
 type Metrics struct {
-	gauges func() Gauges // nil in the zero Metrics
+	gauges  func() Gauges // nil in the zero Metrics
+	kubelet *kubelet      // nil unless wanted
 
 	relists          *prometheus.CounterVec
 	relistDuration   prometheus.Histogram
@@ -56,10 +57,13 @@ type Metrics struct {
 
 // New makes the metrics, as one collector, and registers them nowhere: from
 // that on gauges is called at each collection, and what it reads has to be
-// there.
-func New(gauges func() Gauges) *Metrics {
+// there. With kubeletToo there are the kubelet's metrics beside plegd's own.
+func New(gauges func() Gauges, kubeletToo bool) *Metrics {
 	m := newMetrics(gauges)
 	m.initialize()
+	if kubeletToo {
+		m.kubelet = newKubelet()
+	}
 	return m
 }
 
@@ -117,10 +121,14 @@ func (m *Metrics) initialize() {
 
 // collectors lists what is counted as things happen.
 func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{
+	list := []prometheus.Collector{
 		m.relists, m.relistDuration, m.relistInterval, m.calls, m.callDuration, m.callsInFlight, m.inspections, m.inspectDuration,
 		m.events, m.detectionLatency, m.anomalies, m.clockSteps, m.misses, m.ignored, m.commits, m.commitDuration,
 	}
+	if m.kubelet != nil {
+		list = append(list, m.kubelet.collectors()...)
+	}
+	return list
 }
 
 // Describe implements [prometheus.Collector].
@@ -131,6 +139,11 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range gaugeDescs {
 		ch <- d
 	}
+	if m.kubelet != nil {
+		for _, d := range kubeletDescs {
+			ch <- d
+		}
+	}
 }
 
 // Collect implements [prometheus.Collector].
@@ -138,7 +151,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.collectors() {
 		c.Collect(ch)
 	}
-	m.gauges().collect(ch)
+	g := m.gauges()
+	g.collect(ch)
+	if m.kubelet != nil {
+		m.kubelet.collect(ch, &g)
+	}
 }
 
 func counter(name, help string) prometheus.Counter {

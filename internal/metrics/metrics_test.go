@@ -29,7 +29,7 @@ var (
 func newTest(t *testing.T, g Gauges) (*Metrics, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
-	m := New(func() Gauges { return g })
+	m := New(func() Gauges { return g }, false)
 	if err := reg.Register(m); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestZeroMetricsObservesNothing(t *testing.T) { exercise(new(Metrics)) }
 func TestRegisteredTwice(t *testing.T) {
 	_, reg := newTest(t, Gauges{})
 	before := len(gather(t, reg))
-	if err := reg.Register(New(func() Gauges { return Gauges{} })); err == nil {
+	if err := reg.Register(New(func() Gauges { return Gauges{} }, false)); err == nil {
 		t.Error("no error")
 	}
 	if after := len(gather(t, reg)); after != before {

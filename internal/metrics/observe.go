@@ -44,6 +44,9 @@ func (m *Metrics) Relisted(took, interval time.Duration, err error) {
 	if interval > 0 { // 0: the first
 		m.relistInterval.Observe(interval.Seconds())
 	}
+	if m.kubelet != nil {
+		m.kubelet.relisted(took, interval)
+	}
 }
 
 // Inspected implements generic.Observer.
@@ -57,10 +60,13 @@ func (m *Metrics) Inspected(kind arbiter.ActionKind, took time.Duration, err err
 	}
 	m.inspections.WithLabelValues(kindLabel(kind), outcome).Inc()
 	m.inspectDuration.WithLabelValues(kindLabel(kind)).Observe(took.Seconds())
+	if m.kubelet != nil {
+		m.kubelet.inspected(kind, took)
+	}
 }
 
 // Stepped implements arbiter.Observer.
-func (m *Metrics) Stepped(_ arbiter.Input, out *arbiter.Output) {
+func (m *Metrics) Stepped(in arbiter.Input, out *arbiter.Output) {
 	if m.off() {
 		return
 	}
@@ -73,6 +79,9 @@ func (m *Metrics) Stepped(_ arbiter.Input, out *arbiter.Output) {
 	m.ignored.Add(float64(out.Ignored))
 	if out.Step != 0 {
 		m.clockSteps.Inc()
+	}
+	if m.kubelet != nil {
+		m.kubelet.stepped(in, out.Anomalies)
 	}
 }
 
