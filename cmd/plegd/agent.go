@@ -72,7 +72,7 @@ func (a *agent) run(ctx context.Context) error {
 		a.o.endpoint = known
 	}
 	if a.o.endpoint != "" {
-		if err := a.open(a.o.endpoint); err != nil {
+		if err := a.open(ctx, a.o.endpoint); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func (a *agent) generate(ctx context.Context) error {
 		if err != nil {
 			return nil //nolint:nilerr // asked to stop before there was a runtime
 		}
-		if err := a.open(endpoint); err != nil {
+		if err := a.open(ctx, endpoint); err != nil {
 			return err
 		}
 		gen = a.current()
@@ -162,10 +162,10 @@ func (a *agent) readerError(err error) error {
 	}
 }
 
-// open makes the generator.
-func (a *agent) open(endpoint string) error {
+// open makes the generator. A check of the state file ends with ctx.
+func (a *agent) open(ctx context.Context, endpoint string) error {
 	cfg := a.o.config(endpoint)
-	cfg.Logger, cfg.Registerer = a.log, a.registry
+	cfg.Logger, cfg.Registerer, cfg.CheckState = a.log, a.registry, checkAtStart(ctx)
 	gen, err := pleg.New(cfg)
 	if err != nil {
 		return err

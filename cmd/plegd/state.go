@@ -18,18 +18,23 @@ import (
 func newState(std streams) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "state",
-		Short: "Look at a state file that no agent uses",
-		Long:  "state reads a state file while no agent runs on it. Nothing is changed.",
-	}, newStateShow(std), newStateCheck(std))
+		Short: "Look after a state file that no agent uses",
+		Long:  "state reads a state file while no agent runs on it. Only compact changes it.",
+	}, newStateShow(std), newStateCheck(std), newStateExport(std), newStateCompact(std), newStateBboltCheck(std))
 }
 
 // stateOptions are the flags of the commands below `plegd state`.
 type stateOptions struct{ dir, output string }
 
-// addTo adds the flags.
+// addDir adds the flag for the file alone.
+func (o *stateOptions) addDir(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.dir, "state-dir", defaultStateDir, "directory that the state is kept in, or a state file")
+}
+
+// addTo adds all flags.
 func (o *stateOptions) addTo(cmd *cobra.Command) {
 	o.output = outputText
-	cmd.Flags().StringVar(&o.dir, "state-dir", defaultStateDir, "directory that the state is kept in, or a state file")
+	o.addDir(cmd)
 	choiceFlag(cmd, &o.output, "output", "form of the output", outputText, outputJSON)
 }
 
@@ -49,7 +54,7 @@ func (o *stateOptions) explain(err error) error {
 	return err
 }
 
-// stateSummary is what both commands say of a state file.
+// stateSummary is what show and check say of a state file.
 type stateSummary struct {
 	Path    string       `json:"path"`
 	Schema  uint32       `json:"schema"`

@@ -81,10 +81,7 @@ func readState(dir, container string) (shown shownState, err error) {
 	if err != nil {
 		return shown, err
 	}
-	asked := map[string][]string{}
-	for _, a := range snap.Asks {
-		asked[a.ID] = a.Why.Names()
-	}
+	asked := asksByID(snap)
 	counts := stateCounts{Tombstones: len(snap.Tombstones), Reinspections: len(snap.Asks)}
 	for _, r := range snap.Records {
 		if r.Kind == store.KindSandbox {
@@ -113,6 +110,15 @@ func readState(dir, container string) (shown shownState, err error) {
 	shown.Dropped = snap.Dropped
 	shown.stateSummary = summary(db.Path(), snap.Meta, counts, db.Journal())
 	return shown, nil
+}
+
+// asksByID says of each entity that is to be inspected again why.
+func asksByID(snap *store.Snapshot) map[string][]string {
+	asked := map[string][]string{}
+	for _, a := range snap.Asks {
+		asked[a.ID] = a.Why.Names()
+	}
+	return asked
 }
 
 // podOf returns the key of the pod to which a container belongs, whose id or
