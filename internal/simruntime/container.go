@@ -53,59 +53,67 @@ func (r *Runtime) createContainer(sandboxID string, cfg *runtimeapi.ContainerCon
 		if sb.status.State != sandboxReady {
 			return fmt.Errorf("sandbox %s is %s: %w", sb.status.Id, sb.status.State, ErrState)
 		}
-		meta, pod := cfg.GetMetadata(), sb.status.GetMetadata()
-		if meta == nil {
-			return errors.New("container config: no metadata")
-		}
-		exits, err := exitAtOnce(cfg)
+		c, err := r.newContainer(sb, cfg, stopCode)
 		if err != nil {
 			return err
 		}
-		failStart := cfg.GetAnnotations()[AnnotationFailStart]
-		if failStart != "" && r.profile.ForgetsFailedStarts {
-			return fmt.Errorf("container %s: %s: %w", meta.Name, failStart, ErrStartFailed)
-		}
-		newID := newID(r.ids)
-		name := strings.Join([]string{"container", meta.Name, pod.GetName(), pod.GetNamespace(), pod.GetUid(), uitoa(meta.Attempt)}, "_")
-		if err := r.reserve(name, newID); err != nil {
-			return fmt.Errorf("container: %w", err)
-		}
-		id = newID
-		if stopCode == 0 {
-			stopCode = CodeTerminated
-		}
-		image := imageID(cfg.GetImage().GetImage())
-		ref := image
-		if r.profile.RepoDigests {
-			ref = repoDigest(cfg.GetImage().GetImage())
-		}
-		c := &container{
-			sandboxID: sb.status.Id, name: name, stopCode: stopCode,
-			failStart: failStart, exits: exits,
-			status: &runtimeapi.ContainerStatus{
-				Id:          id,
-				Metadata:    meta,
-				State:       containerCreated,
-				CreatedAt:   r.now(),
-				Image:       cfg.GetImage(),
-				ImageRef:    ref,
-				ImageId:     image,
-				Labels:      cfg.GetLabels(),
-				Annotations: cfg.GetAnnotations(),
-				Mounts:      cfg.GetMounts(),
-				LogPath:     cfg.GetLogPath(),
-				Resources:   &runtimeapi.ContainerResources{Linux: cfg.GetLinux().GetResources()},
-				User:        &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{}},
-				StopSignal:  runtimeapi.Signal_SIGNAL_SIGTERM,
-			},
-		}
-		r.containers.add(id, c)
-		r.members[c.sandboxID] = append(r.members[c.sandboxID], c)
+		id = c.status.Id
 		r.recordContainer(c, Created)
 		r.emit(runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, id, c.sandboxID)
 		return nil
 	})
 	return id, err
+}
+
+// newContainer adds a container that is CREATED.
+func (r *Runtime) newContainer(sb *sandbox, cfg *runtimeapi.ContainerConfig, stopCode int32) (*container, error) {
+	meta, pod := cfg.GetMetadata(), sb.status.GetMetadata()
+	if meta == nil {
+		return nil, errors.New("container config: no metadata")
+	}
+	exits, err := exitAtOnce(cfg)
+	if err != nil {
+		return nil, err
+	}
+	failStart := cfg.GetAnnotations()[AnnotationFailStart]
+	if failStart != "" && r.profile.ForgetsFailedStarts {
+		return nil, fmt.Errorf("container %s: %s: %w", meta.Name, failStart, ErrStartFailed)
+	}
+	id := newID(r.ids)
+	name := strings.Join([]string{"container", meta.Name, pod.GetName(), pod.GetNamespace(), pod.GetUid(), uitoa(meta.Attempt)}, "_")
+	if err := r.reserve(name, id); err != nil {
+		return nil, fmt.Errorf("container: %w", err)
+	}
+	if stopCode == 0 {
+		stopCode = CodeTerminated
+	}
+	image := imageID(cfg.GetImage().GetImage())
+	ref := image
+	if r.profile.RepoDigests {
+		ref = repoDigest(cfg.GetImage().GetImage())
+	}
+	c := &container{
+		sandboxID: sb.status.Id, name: name, stopCode: stopCode, failStart: failStart, exits: exits,
+		status: &runtimeapi.ContainerStatus{
+			Id:          id,
+			Metadata:    meta,
+			State:       containerCreated,
+			CreatedAt:   r.now(),
+			Image:       cfg.GetImage(),
+			ImageRef:    ref,
+			ImageId:     image,
+			Labels:      cfg.GetLabels(),
+			Annotations: cfg.GetAnnotations(),
+			Mounts:      cfg.GetMounts(),
+			LogPath:     cfg.GetLogPath(),
+			Resources:   &runtimeapi.ContainerResources{Linux: cfg.GetLinux().GetResources()},
+			User:        &runtimeapi.ContainerUser{Linux: &runtimeapi.LinuxContainerUser{}},
+			StopSignal:  runtimeapi.Signal_SIGNAL_SIGTERM,
+		},
+	}
+	r.containers.add(id, c)
+	r.members[c.sandboxID] = append(r.members[c.sandboxID], c)
+	return c, nil
 }
 
 func exitAtOnce(cfg *runtimeapi.ContainerConfig) (*int32, error) {

@@ -4,7 +4,9 @@
 //
 // It behaves like containerd 2.x: the same events in the same order with the
 // same parts set and left out, the same codes, the same fields in lists and
-// statuses. Where that looks odd, a comment says which public issue it follows.
+// statuses. With another [Profile] it has the habits of CRI-O or of an older
+// containerd. Where that looks odd, a comment says which public issue it
+// follows, or that it was measured on the real one.
 //
 // # Starting one
 //
@@ -25,6 +27,7 @@
 //	id, _ := rt.CreateContainer(pod, simruntime.ContainerSpec{Name: "app"})
 //	rt.StartContainer(id)
 //	rt.ExitContainer(id, 137, simruntime.ReasonOOMKilled)
+//	rt.Fill(500, 40) // 20,000 containers that have always been there
 //
 // # Faults
 //
@@ -39,26 +42,37 @@
 //	{Method: simruntime.MethodEvent, Probability: 0.02, Drop: true}      // two percent are lost
 //	{Method: simruntime.MethodEvent, Duplicate: 1, Delay: time.Minute}   // told again a minute later
 //	{Method: simruntime.MethodEvent, Every: 5, Hold: 2}                  // every fifth comes two too late
-//	{Method: "", Hang: true, IgnoreCancel: true}                         // frozen: accepts and never answers
+//	{Method: "", Hang: true, IgnoreCancel: true}                         // takes every call and never answers
 //	{Method: "ListContainers", Edit: func(m proto.Message) { ... }}      // answers something else
+//	{Method: "ListContainers", Edit: simruntime.Omit(id)}                // leaves something out
+//	{Method: "ListContainers", Edit: simruntime.Shuffle(1)}              // in another order each time
+//	{Method: "ListContainers", Edit: simruntime.PadTo(9 << 20)}          // a message of 9 MiB
+//	{Edit: simruntime.ContainerSays(id, exited), Times: 1}               // says what isn't so, once
+//	{Method: simruntime.MethodEvent, Edit: simruntime.Seconds}           // created_at in the wrong unit
+//	{Method: "ContainerStatus", ID: id, Raw: []byte{0xff}}               // bytes that nobody can decode
 //	{Method: "ListContainers", Do: func(simruntime.Op) { ... }}          // something happens between two calls
 //
-// [Runtime.EndStreams] ends the open streams; [Runtime.Down], [Runtime.Up] and
-// [Runtime.Restart] end and start the runtime itself; [Runtime.EditContainer]
-// and its kin change the truth behind the runtime's back;
-// [Runtime.InjectEvent] sends any message at all.
+// [Runtime.EndStreams] ends the open streams; [Runtime.Down], [Runtime.Kill],
+// [Runtime.Up] and [Runtime.Restart] end and start the runtime itself, and
+// [Runtime.SetProfile] in between makes it another version; [Runtime.Freeze]
+// and [Runtime.Thaw] are SIGSTOP and SIGCONT; [Runtime.RemoveSocket] takes its
+// socket file away; [Runtime.EditContainer] and its kin change the truth behind
+// the runtime's back; [Runtime.InjectEvent] sends any message at all; a
+// [StepClock] as Config.Wall steps its clock.
 //
 // # What happened
 //
 // [Runtime.History] is the oracle: every transition, whether or not anybody was
 // told of it. [Runtime.Truth] is the present state. [Runtime.Calls] and
-// [Runtime.CallStats] say what clients asked; [Runtime.EventStats] says what
-// became of the events.
+// [Runtime.CallStats] say what clients asked, and [MaxOverlap] how much of it at
+// once; [Runtime.EventStats] says what became of the events;
+// [Runtime.Keepalive] counts pings that came too early.
 //
 // # What holds
 //
-//  1. Without rules, a client that reads sees every event once, in the order of
-//     the history, for every transition that isn't marked silent.
+//  1. Without rules, the one client that reads sees every event once, in the
+//     order of the history, for every transition that isn't marked silent (but
+//     see Profile.StoppedFirst).
 //  2. A payload is never newer than its created_at, and never older than the
 //     transition that it tells of.
 //  3. The same seed and the same sequence of changes give the same ids,
@@ -71,5 +85,5 @@
 //
 // A function given in a Rule as Where, or as Edit for events, runs under the
 // runtime's locks and must not call it. Do may call everything but Down, Up and
-// Restart, which wait for the very call that it delays.
+// Restart (and Kill), which wait for the very call that it delays.
 package simruntime

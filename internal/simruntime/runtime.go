@@ -29,6 +29,7 @@ type Runtime struct {
 	ids        *rand.Rand
 	habits     *rand.Rand // for the shares of the profile
 	pods       uint32     // sandboxes ever run, for their addresses
+	filled     int        // pods ever made by Fill
 	ticket     uint64     // of the last event sent, see hub.admit
 	history    history
 

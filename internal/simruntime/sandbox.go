@@ -30,38 +30,11 @@ func (r *Runtime) RunPodSandbox(spec PodSpec) (string, error) {
 
 func (r *Runtime) runSandbox(cfg *runtimeapi.PodSandboxConfig, handler string) (id string, err error) {
 	err = r.changeUp(true, func() error {
-		meta := cfg.GetMetadata()
-		if meta == nil {
-			return errors.New("sandbox config: no metadata")
+		sb, err := r.newSandbox(cfg, handler)
+		if err != nil {
+			return err
 		}
-		newID := newID(r.ids)
-		name := strings.Join([]string{"sandbox", meta.Name, meta.Namespace, meta.Uid, uitoa(meta.Attempt)}, "_")
-		if err := r.reserve(name, newID); err != nil {
-			return fmt.Errorf("sandbox: %w", err)
-		}
-		id = newID
-		options := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
-		network := &runtimeapi.PodSandboxNetworkStatus{}
-		if options.GetNetwork() != runtimeapi.NamespaceMode_NODE {
-			r.pods++
-			ips := podIPs(r.pods, r.cfg.DualStack)
-			network.Ip = ips[0]
-			for _, ip := range ips[1:] {
-				network.AdditionalIps = append(network.AdditionalIps, &runtimeapi.PodIP{Ip: ip})
-			}
-		}
-		sb := &sandbox{name: name, status: &runtimeapi.PodSandboxStatus{
-			Id:             id,
-			Metadata:       meta,
-			State:          sandboxReady,
-			CreatedAt:      r.now(),
-			Network:        network,
-			Linux:          &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: options}},
-			Labels:         cfg.GetLabels(),
-			Annotations:    cfg.GetAnnotations(),
-			RuntimeHandler: handler,
-		}}
-		r.sandboxes.add(id, sb)
+		id = sb.status.Id
 		r.recordSandbox(sb, Created)
 		r.recordSandbox(sb, Ready)
 		if !r.profile.QuietSandboxes {
@@ -71,6 +44,42 @@ func (r *Runtime) runSandbox(cfg *runtimeapi.PodSandboxConfig, handler string) (
 		return nil
 	})
 	return id, err
+}
+
+// newSandbox adds a sandbox that is READY.
+func (r *Runtime) newSandbox(cfg *runtimeapi.PodSandboxConfig, handler string) (*sandbox, error) {
+	meta := cfg.GetMetadata()
+	if meta == nil {
+		return nil, errors.New("sandbox config: no metadata")
+	}
+	id := newID(r.ids)
+	name := strings.Join([]string{"sandbox", meta.Name, meta.Namespace, meta.Uid, uitoa(meta.Attempt)}, "_")
+	if err := r.reserve(name, id); err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	options := cfg.GetLinux().GetSecurityContext().GetNamespaceOptions()
+	network := &runtimeapi.PodSandboxNetworkStatus{}
+	if options.GetNetwork() != runtimeapi.NamespaceMode_NODE {
+		r.pods++
+		ips := podIPs(r.pods, r.cfg.DualStack)
+		network.Ip = ips[0]
+		for _, ip := range ips[1:] {
+			network.AdditionalIps = append(network.AdditionalIps, &runtimeapi.PodIP{Ip: ip})
+		}
+	}
+	sb := &sandbox{name: name, status: &runtimeapi.PodSandboxStatus{
+		Id:             id,
+		Metadata:       meta,
+		State:          sandboxReady,
+		CreatedAt:      r.now(),
+		Network:        network,
+		Linux:          &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{Options: options}},
+		Labels:         cfg.GetLabels(),
+		Annotations:    cfg.GetAnnotations(),
+		RuntimeHandler: handler,
+	}}
+	r.sandboxes.add(id, sb)
+	return sb, nil
 }
 
 // StopPodSandbox stops a pod's containers and then its sandbox, which becomes

@@ -6,8 +6,8 @@ import (
 )
 
 // table keeps objects by id and in the order in which they were added, so that
-// lists are the same in every run. containerd's own order is a map's; a rule
-// with Edit can shuffle an answer.
+// lists are the same in every run. containerd's own order is a map's; see
+// Shuffle.
 type table[T any] struct {
 	byID map[string]*row[T]
 	rows []*row[T]

@@ -25,23 +25,37 @@ type WorkloadConfig struct {
 
 	// Rate is the mean number of transitions a second. Default 5.
 	Rate float64
+
+	// Containers is how many each pod has. Default: one to three. If it is
+	// given, the pods of the beginning are there all at once and without
+	// events, as after Runtime.Fill: a full node, not one that fills up.
+	Containers int
+
+	// ExitAtOnce is the share of containers that exit as soon as they are
+	// started.
+	ExitAtOnce float64
 }
 
 // Workload plays a kubelet: it runs pods, lets their containers exit, restarts
 // them with the next attempt, removes old ones, and replaces whole pods. It
-// must be the only one to start and remove its pods; others may make more.
+// must be the only one to start and remove its pods; others may make more. While
+// the runtime is frozen it waits.
 type Workload struct {
 	cfg  WorkloadConfig
 	r    *Runtime
 	rng  *rand.Rand
+	fast *rand.Rand // which containers exit at once
 	pods []*wpod
 	made int // pods ever made
 }
 
 // NewWorkload prepares a workload; Run or Step make it happen.
 func NewWorkload(r *Runtime, cfg WorkloadConfig) (*Workload, error) {
-	if cfg.Pods < 0 || cfg.Rate < 0 {
-		return nil, fmt.Errorf("workload config: %d pods at rate %v: negative", cfg.Pods, cfg.Rate)
+	if cfg.Pods < 0 || cfg.Rate < 0 || cfg.Containers < 0 {
+		return nil, fmt.Errorf("workload config: %d pods of %d containers at rate %v: negative", cfg.Pods, cfg.Containers, cfg.Rate)
+	}
+	if !(cfg.ExitAtOnce >= 0 && cfg.ExitAtOnce <= 1) {
+		return nil, fmt.Errorf("workload config: share %v of containers that exit at once: not from 0 to 1", cfg.ExitAtOnce)
 	}
 	if cfg.Pods == 0 {
 		cfg.Pods = DefaultPods
@@ -49,7 +63,7 @@ func NewWorkload(r *Runtime, cfg WorkloadConfig) (*Workload, error) {
 	if cfg.Rate == 0 {
 		cfg.Rate = DefaultRate
 	}
-	return &Workload{cfg: cfg, r: r, rng: newRand(cfg.Seed, "workload")}, nil
+	return &Workload{cfg: cfg, r: r, rng: newRand(cfg.Seed, "workload"), fast: newRand(cfg.Seed, "exits at once")}, nil
 }
 
 // Run fills the node with pods at once and then goes on at the configured rate
@@ -82,6 +96,11 @@ func (w *Workload) Fill() error {
 		w.pods = append(w.pods, w.newPod())
 	}
 	for i := range w.pods {
+		for w.cfg.Containers > 0 && w.pods[i].sandboxID == "" {
+			if err := w.put(w.pods[i]); err != nil {
+				return err
+			}
+		}
 		for w.pods[i].sandboxID == "" || w.pods[i].next(wabsent, wcreated) != nil {
 			err := w.advance(w.pods[i])
 			switch {
@@ -96,10 +115,34 @@ func (w *Workload) Fill() error {
 	return nil
 }
 
+// put adds a pod with all its containers at once and quietly.
+func (w *Workload) put(p *wpod) error {
+	var specs []ContainerSpec
+	for _, c := range p.ctrs {
+		specs = append(specs, ContainerSpec{Name: c.name, Image: c.image})
+	}
+	var ids []string
+	err := w.r.change(false, func() (err error) {
+		p.sandboxID, ids, err = w.r.putPod(p.spec, specs)
+		return err
+	})
+	if errors.Is(err, ErrReserved) {
+		w.replace(p)
+		return nil
+	}
+	for i, id := range ids {
+		p.ctrs[i].id, p.ctrs[i].state = id, wrunning
+	}
+	return err
+}
+
 // Step lets one pod do its next thing and returns how many transitions that
 // made. While the runtime is down only running containers do something: they
 // exit.
 func (w *Workload) Step() (int, error) {
+	if w.r.Frozen() {
+		return 0, nil
+	}
 	for len(w.pods) < w.cfg.Pods {
 		w.pods = append(w.pods, w.newPod())
 	}
@@ -138,7 +181,7 @@ func (w *Workload) advance(p *wpod) error {
 		c.state = wrunning
 		err := w.r.StartContainer(c.id)
 		switch {
-		case errors.Is(err, ErrStartFailed):
+		case errors.Is(err, ErrStartFailed), err == nil && c.brief:
 			c.state = wexited
 		case err != nil:
 			c.state = wcreated
@@ -171,12 +214,16 @@ func (w *Workload) create(p *wpod, c *wcontainer) error {
 	if w.chance(shareFailStart) {
 		spec.FailStart = "exec: \"/no-such-command\": no such file or directory"
 	}
+	brief := w.fast.Float64() < w.cfg.ExitAtOnce
+	if brief {
+		spec.ExitAtOnce = new(exits[w.fast.IntN(len(exits))].code)
+	}
 	id, err := w.r.CreateContainer(p.sandboxID, spec)
 	if err != nil {
 		return err
 	}
 	old := c.previous
-	c.previous, c.id, c.attempt, c.state = c.id, id, spec.Attempt, wcreated
+	c.previous, c.id, c.attempt, c.state, c.brief = c.id, id, spec.Attempt, wcreated, brief
 	if old == "" {
 		return nil
 	}

@@ -21,6 +21,7 @@ type wcontainer struct {
 	id          string // "" before it is created
 	previous    string // the dead one before it, which a kubelet keeps
 	state       wstate
+	brief       bool // exits as soon as it is started
 }
 
 type wstate int
@@ -59,8 +60,15 @@ func (w *Workload) newPod() *wpod {
 		Labels:      map[string]string{"app": app},
 		HostNetwork: w.chance(shareHostNetwork),
 	}}
-	for i := range 1 + w.rng.IntN(3) {
-		name := []string{app, "sidecar", "init-config"}[i]
+	n := 1 + w.rng.IntN(3)
+	if w.cfg.Containers > 0 {
+		n = w.cfg.Containers
+	}
+	for i := range n {
+		name := "c" + strconv.Itoa(i+1)
+		if i < 3 {
+			name = []string{app, "sidecar", "init-config"}[i]
+		}
 		p.ctrs = append(p.ctrs, &wcontainer{name: name, image: "registry.example/" + name + ":1"})
 	}
 	return p
