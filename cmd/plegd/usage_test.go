@@ -37,6 +37,10 @@ func TestBadUsage(t *testing.T) {
 		{"completion tcsh", []string{`"tcsh"`, "plegd completion --help"}},
 		{"state show --state-dir=", []string{"--state-dir", "directory"}},
 		{"state check --state-dir=", []string{"--state-dir", "directory"}},
+		{"state check --timeout 0s", []string{"--timeout", `"0s"`, "positive"}},
+		{"state export --state-dir=", []string{"--state-dir", "directory"}},
+		{"state export --output json", []string{"--output", "see plegd state export --help"}},
+		{"state compact --state-dir=", []string{"--state-dir", "directory"}},
 		{"simulate --socket /x --delay-share 0.5", []string{"--delay-share", "without --delay"}},
 		{"simulate --socket /x --hang-for 1s", []string{"--hang-for", "without --hang-every"}},
 		{"simulate --socket /x --restart-for 1s", []string{"--restart-for", "without --restart-every"}},
@@ -185,7 +189,7 @@ func TestReferenceIsComplete(t *testing.T) {
 			t.Errorf("docs/reference.md lacks %q", line)
 		}
 	}
-	for _, args := range [][]string{{"run"}, {"simulate"}, {"state", "show"}, {"state", "check"}, {"version"}} {
+	for _, args := range [][]string{{"run"}, {"simulate"}, {"state", "show"}, {"state", "check"}, {"state", "export"}, {"state", "compact"}, {"version"}} {
 		for _, name := range flagNames(t, args) {
 			if !strings.Contains(string(doc), "`--"+name) {
 				t.Errorf("docs/reference.md lacks --%s of plegd %s", name, strings.Join(args, " "))
@@ -220,7 +224,7 @@ func TestReferenceListsEveryJSONField(t *testing.T) {
 		}
 	}
 	for _, typ := range []reflect.Type{
-		reflect.TypeFor[pleg.Pod](), reflect.TypeFor[pleg.Status](), reflect.TypeFor[shownState](), reflect.TypeFor[checkedState](), reflect.TypeFor[build](),
+		reflect.TypeFor[pleg.Pod](), reflect.TypeFor[pleg.Status](), reflect.TypeFor[shownState](), reflect.TypeFor[checkedState](), reflect.TypeFor[compactedState](), reflect.TypeFor[build](),
 	} {
 		check(typ)
 	}
