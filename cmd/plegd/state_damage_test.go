@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	bolt "go.etcd.io/bbolt"
@@ -177,4 +178,48 @@ func TestStateCompact(t *testing.T) {
 	if code, out, _ := run(t, "state", "check", "--state-dir", dir); code != exitOK || !strings.Contains(out, "numbers 19001 to 20000") {
 		t.Errorf("code %d: %s", code, out)
 	}
+}
+
+// A start after an unclean stop has bbolt check the file, and sets it aside if
+// that finds it damaged; a start after a clean stop is spared that.
+func TestStartChecksAfterAnUncleanStop(t *testing.T) {
+	t.Parallel()
+	_, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
+	dir := newAgentDir(t)
+	setAside := func() string {
+		t.Helper()
+		aside, err := filepath.Glob(filepath.Join(dir.state(), store.FileName+".damaged-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(aside, " ")
+	}
+	args := dir.args(endpoint, "--output", "none")
+	c := start(t, args...)
+	dir.awaitReady(t)
+	c.terminate()
+
+	condemned := childConfig{env: []string{verdictEnv + "=page 7 is upside down"}}
+	c = startAs(t, condemned, args...)
+	dir.awaitReady(t)
+	if aside := setAside(); aside != "" {
+		t.Errorf("after a clean stop %s was set aside", aside)
+	}
+	c.signal(syscall.SIGKILL)
+	c.code(patience)
+
+	c = start(t, args...) // sound, as bbolt says
+	dir.awaitReady(t)
+	if aside := setAside(); aside != "" || strings.Contains(c.stderr.String(), "could not be checked") {
+		t.Errorf("set aside: %q\n%s", aside, c.stderr)
+	}
+	c.signal(syscall.SIGKILL)
+	c.code(patience)
+
+	c = startAs(t, condemned, args...)
+	dir.awaitReady(t)
+	if aside, log := setAside(), c.stderr.String(); aside == "" || !strings.Contains(log, "state is lost") || !strings.Contains(log, aside) || !strings.Contains(log, "page 7 is upside down") {
+		t.Errorf("set aside: %q\n%s", aside, log)
+	}
+	c.terminate()
 }
