@@ -167,6 +167,7 @@ func TestC05_ListedContainerIsGoneWhenAsked(t *testing.T) {
 		{"not found in the text only, as old CRI-O", simruntime.Rule{Code: codes.Unknown, Message: "container with ID starting with O not found"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			f := newField(t)
 			a := f.sandbox("A", "U1", "10.0.0.5")
 			o := f.container("O", a, "U1", exited)
