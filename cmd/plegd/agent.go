@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -28,6 +29,7 @@ const drainTimeout = 500 * time.Millisecond
 type agent struct {
 	o        runOptions
 	out      io.Writer
+	getenv   func(string) string
 	lines    *logWriter
 	log      *slog.Logger
 	registry *prometheus.Registry
@@ -40,7 +42,7 @@ type agent struct {
 
 func newAgent(o runOptions, std streams) *agent {
 	lines := newLogWriter(std.err)
-	return &agent{o: o, out: std.out, lines: lines, log: o.log.logger(lines), registry: newRegistry(), waiting: "starting"}
+	return &agent{o: o, out: std.out, getenv: std.getenv, lines: lines, log: o.log.logger(lines), registry: newRegistry(), waiting: "starting"}
 }
 
 // newRegistry returns a registry with what is about the process.
@@ -62,8 +64,13 @@ func (a *agent) run(ctx context.Context) error {
 	a.log.Info("plegd starts", "version", thisBuild().Version, "mode", a.o.mode, "state_dir", a.o.stateDir)
 	ctx, a.stop = context.WithCancel(ctx)
 	defer a.stop()
-	ended := watchdog(ctx, a.log)
+	ended := stopInTime(ctx, a.log)
 	defer ended()
+	quiet := signsOfLife(a.o, a.getenv, func() bool { return a.health().Live }, func() {
+		a.log.Error("the supervisor of --watchdog is gone, ending")
+		a.stop()
+	})
+	defer quiet()
 	if a.o.endpoint == "" {
 		known, err := knownEndpoint(a.o.stateDir, a.log)
 		if err != nil {
@@ -83,8 +90,14 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(flagOfAddress(err), a.close())
 	}
+	tellSystemd(daemon.SdNotifyReady)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return srv.Run(ctx) })
+	group.Go(func() error {
+		<-ctx.Done()
+		tellSystemd(daemon.SdNotifyStopping)
+		return nil
+	})
 	group.Go(func() error {
 		defer a.stop()
 		return a.generate(ctx)

@@ -22,6 +22,7 @@ const (
 	exitForeign     = 7
 	exitUnsupported = 8
 	exitDamaged     = 9
+	exitStalled     = 10
 )
 
 // exits says what each code means and which errors lead to it; the first row
@@ -41,6 +42,7 @@ var exits = []struct {
 	{exitForeign, []error{store.ErrForeign}, "state describes another runtime or node"},
 	{exitUnsupported, []error{pleg.ErrUnsupported}, "--mode evented, and the runtime has no event stream"},
 	{exitDamaged, []error{store.ErrDamaged}, "state file is damaged"},
+	{exitStalled, []error{errStalled}, "--watchdog killed an agent that gave no sign of life"},
 }
 
 // errUsage is wrapped by every error about the command line.
@@ -61,6 +63,10 @@ func usagef(format string, args ...any) error {
 func exitCode(err error) int {
 	if err == nil {
 		return exitOK
+	}
+	var child *childError
+	if errors.As(err, &child) {
+		return child.code
 	}
 	for _, row := range exits {
 		for _, target := range row.errs {

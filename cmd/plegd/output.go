@@ -20,6 +20,8 @@ const (
 	outputText = "text"
 	outputJSON = "json"
 	outputNone = "none"
+	// outputKubelet is what the kubelet's GenericPLEG would have sent, as JSON.
+	outputKubelet = "kubelet"
 )
 
 const (
@@ -35,15 +37,33 @@ const (
 // reading blocks nothing but the printer.
 type printer struct {
 	w      *bufio.Writer
-	format func(*pleg.Event) ([]byte, error)
+	format func(*pleg.Event) ([]byte, error) // lines, or none
 }
 
 func newPrinter(out io.Writer, form string) *printer {
 	p := &printer{w: bufio.NewWriterSize(out, outputBuffer), format: formatText}
-	if form == outputJSON {
+	switch form {
+	case outputJSON:
 		p.format = formatJSON
+	case outputKubelet:
+		p.format = kubeletFormat()
 	}
 	return p
+}
+
+// kubeletFormat returns a function that makes no line or more of each event.
+func kubeletFormat() func(*pleg.Event) ([]byte, error) {
+	var feed pleg.KubeletFeed
+	return func(ev *pleg.Event) (lines []byte, err error) {
+		for _, k := range feed.Events(ev) {
+			b, err := k.MarshalJSON()
+			if err != nil {
+				return nil, err
+			}
+			lines = append(append(lines, b...), '\n')
+		}
+		return lines, nil
+	}
 }
 
 func formatJSON(ev *pleg.Event) ([]byte, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -44,6 +45,8 @@ type runOptions struct {
 	keepEntries            int
 	keepBytes              int64
 	listen, socket         string
+	kubeletMetrics         bool
+	watchdog               time.Duration // 0: none
 	since                  *pleg.Position
 	log                    logOptions
 }
@@ -72,6 +75,9 @@ func newRun(std streams) *cobra.Command {
 			if err := o.complete(cmd.Flags(), std.getenv); err != nil {
 				return err
 			}
+			if o.watchdog > 0 && std.getenv(pipeEnv) == "" {
+				return supervise(o.watchdog, os.Args[1:])
+			}
 			ctx, stop := stopOnSignal(cmd.Context())
 			defer stop()
 			return newAgent(o, std).run(ctx)
@@ -87,7 +93,7 @@ func (o *runOptions) addTo(cmd *cobra.Command) {
 	f.SortFlags = false
 	f.StringVar(&o.endpoint, "runtime-endpoint", "", "CRI socket, unix:///path or /path (default: "+endpointEnv+", else the usual sockets)")
 	choiceFlag(cmd, &o.mode, "mode", "what is used: stream and relist, or one of them", modeNames()...)
-	choiceFlag(cmd, &o.output, "output", "form of the events on stdout", outputText, outputJSON, outputNone)
+	choiceFlag(cmd, &o.output, "output", "form of the events on stdout", outputText, outputJSON, outputKubelet, outputNone)
 	f.Var(&sinceValue{&o.since}, "since", "first replay the events after this position, EPOCH/SEQ")
 	f.StringVar(&o.stateDir, "state-dir", defaultStateDir, "directory that the state is kept in")
 	f.StringVar(&o.nodeName, "node-name", "", "name of the node, to which the state belongs (default: the host's)")
@@ -101,6 +107,8 @@ func (o *runOptions) addTo(cmd *cobra.Command) {
 	sizeFlag(f, &o.keepBytes, "retention-bytes", "size of the events that are kept")
 	f.StringVar(&o.listen, "http-listen", defaultListen, "TCP address of /metrics, /livez and /readyz; \"\" for none")
 	f.StringVar(&o.socket, "socket", defaultSocket, "unix socket of the API; \"\" for none")
+	f.BoolVar(&o.kubeletMetrics, "kubelet-metrics", false, "export the kubelet's metrics of pod lifecycle events too, under its names")
+	durationFlag(f, &o.watchdog, "watchdog", "run the agent as a child, and kill it when it gives no sign of life for so long (default: off)")
 	o.log.addTo(cmd)
 }
 
@@ -130,6 +138,11 @@ func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) erro
 		return usagef("--state-dir %q: %v", o.stateDir, err)
 	}
 	o.stateDir = dir
+	if o.watchdog > 0 {
+		if err := checkWatchdog(o.watchdog, getenv); err != nil {
+			return err
+		}
+	}
 	if err := checkListen(o.listen); err != nil {
 		return err
 	}
@@ -153,7 +166,7 @@ func (o *runOptions) config(endpoint string) pleg.Config {
 	return pleg.Config{
 		Endpoint: endpoint, StateDir: o.stateDir, Mode: pleg.Mode(o.mode), NodeName: o.nodeName,
 		RelistPeriod: o.period, RelistPeriodMax: o.periodMax, RelistThreshold: o.threshold,
-		RPCTimeout: o.rpcTimeout, MaxInspections: o.inspections,
+		RPCTimeout: o.rpcTimeout, MaxInspections: o.inspections, KubeletMetrics: o.kubeletMetrics,
 		Retention: store.Retention{Age: int64(o.keepAge), Entries: o.keepEntries, Bytes: o.keepBytes},
 	}
 }
@@ -209,6 +222,17 @@ func checkListen(address string) error {
 	}
 	if err != nil {
 		return usagef("--http-listen %.200q: must be HOST:PORT with a port from 0 to 65535, such as %s, or \"\" for none", address, defaultListen)
+	}
+	return nil
+}
+
+// checkWatchdog says what is wrong with a watchdog.
+func checkWatchdog(limit time.Duration, getenv func(string) string) error {
+	switch {
+	case limit < minWatchdog:
+		return usagef("--watchdog %v: must be at least %v", limit, minWatchdog)
+	case getenv(notifyEnv) != "" && getenv(pipeEnv) == "":
+		return usagef("--watchdog %v: systemd watches this process (%s is set) and would not know its child; use WatchdogSec= in the unit instead", limit, notifyEnv)
 	}
 	return nil
 }

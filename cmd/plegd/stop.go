@@ -56,10 +56,10 @@ func stopOnSignal(parent context.Context) (ctx context.Context, stop func()) {
 // longer than this.
 const stopTimeout = 2500 * time.Millisecond
 
-// watchdog ends the process stopTimeout after ctx has ended, unless ended is
+// stopInTime ends the process stopTimeout after ctx has ended, unless ended is
 // called before. What was published is durable; what wasn't is found out again
 // by the next start, as after a crash.
-func watchdog(ctx context.Context, log *slog.Logger) (ended func()) {
+func stopInTime(ctx context.Context, log *slog.Logger) (ended func()) {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(stopTimeout)

@@ -47,7 +47,9 @@ func TestBadUsage(t *testing.T) {
 		{"run --relist-perod 1s", []string{"--relist-perod"}},
 		{"run --mode", []string{"--mode"}},
 		{"run --mode both", []string{"--mode", `"both"`, "hybrid, generic, evented"}},
-		{"run --output yaml", []string{"--output", `"yaml"`, "text, json, none"}},
+		{"run --output yaml", []string{"--output", `"yaml"`, "text, json, kubelet, none"}},
+		{"run --watchdog 10ms", []string{"--watchdog 10ms", "at least 1s"}},
+		{"run --watchdog 0", []string{"--watchdog", `"0"`, "positive"}},
 		{"run --log-level loud", []string{"--log-level", `"loud"`, "debug, info, warn, error"}},
 		{"run --log-format xml", []string{"--log-format", `"xml"`, "text, json"}},
 		{"run --runtime-endpoint tcp://127.0.0.1:1", []string{"--runtime-endpoint", "tcp://127.0.0.1:1", "unix:///absolute/path"}},
@@ -127,6 +129,15 @@ func TestEndpointVariable(t *testing.T) {
 	}
 }
 
+// Two watchdogs would not know of each other.
+func TestWatchdogUnderSystemd(t *testing.T) {
+	env := func(key string) string { return map[string]string{notifyEnv: "/run/systemd/notify"}[key] }
+	err := execute([]string{"run", "--watchdog", "20s"}, streams{&strings.Builder{}, &strings.Builder{}, env})
+	if exitCode(err) != exitUsage || !strings.Contains(err.Error(), "WatchdogSec=") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // The longest period grows with the period where nobody set it.
 func TestLongestPeriodByDefault(t *testing.T) {
 	for _, tc := range []struct {
@@ -164,6 +175,8 @@ func TestExitCodes(t *testing.T) {
 		{errors.Join(nil, store.ErrForeign), exitForeign},
 		{fmt.Errorf("x: %w", pleg.ErrUnsupported), exitUnsupported},
 		{fmt.Errorf("x: %w", store.ErrDamaged), exitDamaged},
+		{fmt.Errorf("x: %w", errStalled), exitStalled},
+		{&childError{7}, 7},
 	} {
 		if got := exitCode(tc.err); got != tc.want {
 			t.Errorf("%v: code %d, want %d", tc.err, got, tc.want)

@@ -16,6 +16,7 @@ var private = []string{"cmd", "internal", "test"}
 // modules lists what a program that imports plegd takes in with it.
 var modules = []string{
 	"github.com/cenkalti/backoff/v4",
+	"github.com/coreos/go-systemd/v22", // sd_notify; of the binary alone
 	"github.com/fxamacker/cbor/v2",
 	"github.com/prometheus/client_golang",
 	"github.com/prometheus/client_model",

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+)
+
+// A process that is stopped (SIGSTOP, a debugger, a frozen cgroup) can't help
+// itself, and its event stream stays open: the kernel holds the socket. On
+// containerd 2.x a subscriber that doesn't read holds up whoever creates and
+// removes containers. So somebody else has to end it: systemd, to which the
+// agent sends WATCHDOG=1, or with --watchdog a small parent process, to which
+// it sends the same sign over a pipe.
+
+const (
+	// pipeEnv tells an agent that it is supervised, and by which descriptor.
+	pipeEnv = "PLEGD_WATCHDOG_PIPE"
+	// notifyEnv is systemd's, see sd_notify(3).
+	notifyEnv = "NOTIFY_SOCKET"
+	// signsPerLimit signs of life are due within the limit: some may be late on
+	// a busy machine.
+	signsPerLimit = 8
+	// minWatchdog: below this an agent on a busy machine may fail to be on time.
+	minWatchdog = time.Second
+	// killedTimeout is how long a child may take to go that has done its work or
+	// was killed. One that hangs in
+	// the kernel is left behind: its sockets are closed when it gets out.
+	killedTimeout = 5 * time.Second
+)
+
+// errStalled is wrapped by what a supervisor returns that had to kill.
+var errStalled = errors.New("no sign of life")
+
+// childError is how a supervised agent ended; it has said why itself.
+type childError struct{ code int }
+
+func (e *childError) Error() string { return fmt.Sprintf("agent ended with code %d", e.code) }
+
+// supervise runs this program once more as a child in a process group of its
+// own, passes signals on, and returns a childError when the child has ended
+// with a code. When no sign of life came for the limit it kills the child and
+// returns errStalled: whoever started plegd starts it again, and readers go on
+// from the last position that they saw.
+func supervise(limit time.Duration, args []string) error {
+	signs, write, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("--watchdog: %w", err)
+	}
+	defer func() { _ = signs.Close() }() // only read from
+	got := make(chan os.Signal, 16)
+	forwarded := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+	if !signal.Ignored(syscall.SIGHUP) { // else the child inherits that
+		forwarded = append(forwarded, syscall.SIGHUP)
+	}
+	signal.Notify(got, forwarded...)
+	defer signal.Stop(got)
+
+	child := exec.Command("/proc/self/exe", args...) // the same program also when its file was replaced
+	child.Args[0] = os.Args[0]
+	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	child.ExtraFiles = []*os.File{write} // descriptor 3
+	child.Env = append(os.Environ(), pipeEnv+"=3")
+	// A group of its own: what stops this one from a terminal doesn't stop it.
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = child.Start()
+	_ = write.Close() // the child has its own
+	if err != nil {
+		return fmt.Errorf("--watchdog: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = child.Wait() // the code is in ProcessState
+	}()
+	return watchChild(child, limit, signs, got, ended)
+}
+
+// watchChild counts periods without a sign of life rather than time: while this
+// process is stopped too, none pass.
+func watchChild(child *exec.Cmd, limit time.Duration, signs io.Reader, got <-chan os.Signal, ended <-chan struct{}) error {
+	alive := make(chan struct{}, 1)
+	closed := make(chan struct{})
+	go func() { // ends with the pipe
+		defer close(closed)
+		for b := make([]byte, 64); ; {
+			if _, err := signs.Read(b); err != nil {
+				return
+			}
+			select {
+			case alive <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	tick := time.NewTicker(limit / signsPerLimit)
+	defer tick.Stop()
+	for missed := 0; ; {
+		select {
+		case <-ended:
+			return childEnd(child.ProcessState)
+		case <-closed: // it has let go of everything and is about to end
+			closed = nil
+			tick.Reset(killedTimeout)
+			missed = signsPerLimit
+		case sig := <-got:
+			_ = child.Process.Signal(sig) // it may have ended just now
+		case <-alive:
+			missed = 0
+		case <-tick.C:
+			if missed++; missed <= signsPerLimit {
+				continue
+			}
+			_ = child.Process.Kill()
+			select {
+			case <-ended:
+			case <-time.After(killedTimeout):
+			}
+			return fmt.Errorf("--watchdog: the agent was killed: %w for %v; it was stopped, or made no progress", errStalled, limit)
+		}
+	}
+}
+
+// childEnd returns how a child ended, nil for code 0.
+func childEnd(s *os.ProcessState) error {
+	code := s.ExitCode()
+	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		code = 128 + int(ws.Signal()) // as shells say it
+	}
+	if code == exitOK {
+		return nil
+	}
+	return &childError{code}
+}
+
+// supervisor returns the pipe to the supervisor, nil if there is none.
+func supervisor(getenv func(string) string) *os.File {
+	fd, err := strconv.ParseUint(getenv(pipeEnv), 10, 16)
+	if err != nil {
+		return nil
+	}
+	syscall.CloseOnExec(int(fd))
+	_ = syscall.SetNonblock(int(fd), true) // so that a write can have a deadline
+	return os.NewFile(uintptr(fd), pipeEnv)
+}
+
+// signsOfLife sends signs of life to whoever wants them, systemd or a
+// supervisor, until stop is called, each only while alive says so. gone is called when
+// there is no supervisor any more: then nobody would end a stopped agent.
+func signsOfLife(o runOptions, getenv func(string) string, alive func() bool, gone func()) (stop func()) {
+	send, every := func() error { return nil }, time.Duration(0)
+	pipe := supervisor(getenv)
+	switch {
+	case pipe != nil && o.watchdog > 0:
+		every = o.watchdog / signsPerLimit
+		send = func() error {
+			_ = pipe.SetWriteDeadline(time.Now().Add(every)) // the supervisor may be stopped itself
+			_, err := pipe.Write([]byte{'.'})
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				return nil
+			}
+			return err
+		}
+	case getenv(notifyEnv) != "":
+		if limit, err := daemon.SdWatchdogEnabled(false); err == nil {
+			every = limit / signsPerLimit // 0 without a watchdog
+		}
+		send = func() error { _, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog); return nil } // systemd may be restarting
+	}
+	if every <= 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		beat := func() {
+			if alive() && send() != nil {
+				gone()
+				cancel()
+			}
+		}
+		beat()
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				beat()
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		if pipe != nil {
+			_ = pipe.Close() // nothing is buffered
+		}
+	}
+}
+
+// tellSystemd tells systemd, if it wants to be told, of a state.
+func tellSystemd(state string) {
+	briefly(func() { _, _ = daemon.SdNotify(false, state) }) // it may be restarting
+}

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/simruntime/simtest"
+)
+
+// children lists the processes whose parent is pid.
+func children(t *testing.T, pid int) (found []int) {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stats {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has just ended
+		}
+		// PID (name) state ppid; the name may have anything in it
+		fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, child)
+		}
+	}
+	return found
+}
+
+// agentOf waits for the agent of a supervisor.
+func (c *child) agentOf(t *testing.T) (pid int) {
+	t.Helper()
+	eventually(t, "there is one child", func() bool {
+		found := children(t, c.cmd.Process.Pid)
+		if len(found) == 1 {
+			pid = found[0]
+		}
+		return len(found) == 1
+	})
+	return pid
+}
+
+// ended reports whether a process is gone.
+func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+// producer makes and removes containers for as long as the runtime lets it.
+type producer struct {
+	done atomic.Int64
+	quit atomic.Bool
+	wait sync.WaitGroup
+}
+
+func produce(t *testing.T, rt *simruntime.Runtime) *producer {
+	t.Helper()
+	p := new(producer)
+	pod := newPod(t, rt, "busy")
+	p.wait.Go(func() {
+		for i := 0; !p.quit.Load(); i++ {
+			id, err := rt.CreateContainer(pod, simruntime.ContainerSpec{Name: fmt.Sprint("c", i),
+				Annotations: map[string]string{"pad": strings.Repeat("x", 8<<10)}}) // so that buffers are soon full
+			if err == nil {
+				err = rt.RemoveContainer(id)
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			p.done.Add(1)
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	return p
+}
+
+// moves waits until the producer has done more.
+func (p *producer) moves(t *testing.T) {
+	t.Helper()
+	from := p.done.Load()
+	eventually(t, "the runtime makes containers", func() bool { return p.done.Load() > from+20 })
+}
+
+// TestWatchdogEndsAStoppedAgent: an agent that is stopped while its event
+// stream is open stops a runtime that waits for its readers, as containerd 2.x
+// does. The watchdog kills it, the runtime goes on, and the next agent finds
+// its state.
+func TestWatchdogEndsAStoppedAgent(t *testing.T) {
+	t.Parallel()
+	rt, endpoint := simtest.Start(t, simruntime.Config{StallProducers: true, SubscriberBuffer: 1})
+	dir := newAgentDir(t)
+	c := start(t, dir.args(endpoint, "--watchdog", "5s", "--output", "none")...)
+	dir.awaitReady(t)
+	eventually(t, "the stream is read", func() bool { return rt.EventStats().Subscribers == 1 })
+	p := produce(t, rt)
+	defer p.wait.Wait()
+	defer p.quit.Store(true)
+	p.moves(t)
+
+	agent := c.agentOf(t)
+	if err := syscall.Kill(agent, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	held := false
+	eventually(t, "the runtime is held up, or the agent gone", func() bool {
+		from := p.done.Load()
+		time.Sleep(250 * time.Millisecond)
+		held = p.done.Load() == from
+		return held || gone(agent)
+	})
+	if !held {
+		t.Error("the stopped agent held up nothing: the watchdog was not needed")
+	}
+	p.moves(t) // for which the agent has to be gone
+	if code := c.code(patience); code != exitStalled {
+		t.Errorf("code %d, want %d", code, exitStalled)
+	}
+	if !gone(agent) {
+		t.Error("the agent is still there")
+	}
+	if line := lastLine(c.stderr.String()); !strings.Contains(line, "no sign of life for 5s") {
+		t.Errorf("it says %q", line)
+	}
+	again := start(t, dir.args(endpoint, "--watchdog", "5s")...)
+	dir.awaitReady(t)
+	p.moves(t)
+	p.quit.Store(true)
+	p.wait.Wait()
+	again.terminate()
+}
+
+// TestWatchdogLeavesAHealthyAgentAlone, and one whose runtime is hung: that is
+// no reason to kill it. The supervisor's own stops don't count either.
+func TestWatchdogLeavesAHealthyAgentAlone(t *testing.T) {
+	t.Parallel()
+	rt, endpoint := simtest.Start(t, simruntime.Config{})
+	dir := newAgentDir(t)
+	c := start(t, dir.args(endpoint, "--watchdog", "1s")...)
+	dir.awaitReady(t)
+	agent := c.agentOf(t)
+	simtest.Rule(t, rt, simruntime.Rule{Hang: true, IgnoreCancel: true})
+	time.Sleep(2500 * time.Millisecond)
+	c.signal(syscall.SIGSTOP)
+	time.Sleep(2500 * time.Millisecond)
+	c.signal(syscall.SIGCONT)
+	time.Sleep(500 * time.Millisecond)
+	if gone(agent) {
+		t.Fatalf("the agent was killed:\n%s", c.stderr)
+	}
+	c.terminate()
+	if !gone(agent) {
+		t.Error("the agent outlives its supervisor")
+	}
+}
+
+// TestWatchdogPassesOn what the agent ends with, and says it once.
+func TestWatchdogPassesOn(t *testing.T) {
+	t.Parallel()
+	_, endpoint := simtest.Start(t, simruntime.Config{})
+	dir := newAgentDir(t)
+	code, _, stderr := run(t, dir.args(endpoint, "--watchdog", "5s", "--since", "9f00000000000000/7")...)
+	if code != exitExpired || strings.Count(stderr, "plegd: ") != 1 {
+		t.Errorf("code %d:\n%s", code, stderr)
+	}
+	c := start(t, dir.args(endpoint, "--watchdog", "5s")...)
+	dir.awaitReady(t)
+	if err := syscall.Kill(c.agentOf(t), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.code(patience); code != 128+int(syscall.SIGKILL) {
+		t.Errorf("code %d of a killed agent", code)
+	}
+}
+
+// TestAgentEndsWithItsSupervisor: nobody would end it if it were stopped.
+func TestAgentEndsWithItsSupervisor(t *testing.T) {
+	t.Parallel()
+	_, endpoint := simtest.Start(t, simruntime.Config{})
+	dir := newAgentDir(t)
+	c := start(t, dir.args(endpoint, "--watchdog", "1s")...)
+	dir.awaitReady(t)
+	agent := c.agentOf(t)
+	c.signal(syscall.SIGKILL)
+	eventually(t, "the agent is gone", func() bool { return gone(agent) })
+	<-c.ended
+	if !strings.Contains(c.stderr.String(), "supervisor of --watchdog is gone") {
+		t.Errorf("it doesn't say why:\n%s", c.stderr)
+	}
+}
+
+// TestSystemdWatchdog: systemd is told that the agent is ready, lives, and
+// stops; while it is stopped by a signal it tells nothing, and systemd ends it.
+func TestSystemdWatchdog(t *testing.T) {
+	t.Parallel()
+	_, endpoint := simtest.Start(t, simruntime.Config{})
+	dir := newAgentDir(t)
+	path := filepath.Join(string(dir), "notify.sock")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var mu sync.Mutex
+	told := map[string]int{}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for b := make([]byte, 256); ; {
+			n, err := conn.Read(b)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			told[string(b[:n])]++
+			mu.Unlock()
+		}
+	}()
+	count := func(state string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return told[state]
+	}
+	c := startAs(t, childConfig{env: []string{notifyEnv + "=" + path, "WATCHDOG_USEC=800000"}}, dir.args(endpoint)...)
+	eventually(t, "systemd is told that it is ready", func() bool { return count("READY=1") == 1 })
+	eventually(t, "systemd is told that it lives", func() bool { return count("WATCHDOG=1") > 5 })
+	c.signal(syscall.SIGSTOP)
+	time.Sleep(300 * time.Millisecond)
+	before := count("WATCHDOG=1")
+	time.Sleep(500 * time.Millisecond)
+	if n := count("WATCHDOG=1"); n != before {
+		t.Error("it tells while it is stopped")
+	}
+	c.signal(syscall.SIGCONT)
+	eventually(t, "it tells again", func() bool { return count("WATCHDOG=1") > before })
+	c.terminate()
+	if count("STOPPING=1") != 1 {
+		t.Errorf("told %v", told)
+	}
+	conn.Close()
+	<-read
+}
+
+// TestNoSignOfLifeWithoutProgress: what can't go on is as bad as what is stopped.
+func TestNoSignOfLifeWithoutProgress(t *testing.T) {
+	r, w := pipe(t)
+	defer r.Close()
+	var alive atomic.Bool
+	fd, err := syscall.Dup(int(w.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	left := make(chan struct{})
+	stop := signsOfLife(runOptions{watchdog: 80 * time.Millisecond}, func(key string) string {
+		return map[string]string{pipeEnv: strconv.Itoa(fd)}[key]
+	}, alive.Load, func() { close(left) })
+	defer stop()
+	signs := make(chan struct{}, 1000)
+	go func() {
+		b := make([]byte, 1)
+		for {
+			if _, err := io.ReadFull(r, b); err != nil {
+				return
+			}
+			signs <- struct{}{}
+		}
+	}()
+	time.Sleep(200 * time.Millisecond)
+	if len(signs) > 0 {
+		t.Error("a sign of life of what makes no progress")
+	}
+	alive.Store(true)
+	eventually(t, "there are signs of life", func() bool { return len(signs) > 3 })
+	_ = r.Close()
+	eventually(t, "the supervisor is missed", func() bool {
+		select {
+		case <-left:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+// TestOutputKubelet: what GenericPLEG would have sent comes out as lines.
+func TestOutputKubelet(t *testing.T) {
+	t.Parallel()
+	rt, endpoint := simtest.Start(t, simruntime.Config{})
+	dir := newAgentDir(t)
+	c := start(t, dir.args(endpoint, "--output", "kubelet")...)
+	dir.awaitReady(t)
+	pod := newPod(t, rt, "web")
+	id := life(t, rt, pod, "app", 7)
+	if err := errors.Join(rt.StopPodSandbox(pod), rt.RemovePodSandbox(pod)); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	b := make([]byte, 64<<10)
+	for text := ""; len(got) < 6; {
+		n, err := c.out.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(b[:n])
+		got = strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	}
+	for i, line := range got {
+		_, got[i], _ = strings.Cut(line, `,`)
+	}
+	for _, of := range []string{pod, id} {
+		var want, lines []string
+		for _, typ := range []string{"ContainerStarted", "ContainerDied", "ContainerRemoved"} {
+			want = append(want, fmt.Sprintf(`"pod_uid":"uid-web","type":"%s","container_id":"%s"}`, typ, of))
+		}
+		for _, line := range got {
+			if strings.Contains(line, of) {
+				lines = append(lines, line)
+			}
+		}
+		if !slices.Equal(lines, want) {
+			t.Errorf("got  %q\nwant %q", lines, want)
+		}
+	}
+	c.terminate()
+}
