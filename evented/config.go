@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -44,8 +43,8 @@ const (
 	// endAtOnce: a stream without a message that ends without an error within
 	// this time was never wanted. A busy CRI-O may need longer than the grace.
 	endAtOnce = 2 * time.Second
-	// stableAfter is how long a stream has to be up to count as progress, and
-	// its trouble as over. With messages a fifth is enough.
+	// stableAfter is how long a stream has to be up to count as progress. With
+	// messages a fifth is enough.
 	stableAfter = 5 * time.Second
 	// overflowGap is the least time between two StreamOverflow.
 	overflowGap = time.Second
@@ -89,8 +88,6 @@ type Config struct {
 	// Random returns a number from 0 to 1 for jitter, to one caller at a time.
 	// Nil means math/rand/v2.
 	Random func() float64
-	// Logger may be nil.
-	Logger *slog.Logger
 }
 
 // validate fills in defaults and refuses contradictions.
@@ -114,9 +111,6 @@ func (c *Config) validate() error {
 	}
 	if c.Random == nil {
 		c.Random = rand.Float64
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
 	case c.Open == nil || c.Sink == nil || c.Calls == nil:

@@ -25,8 +25,6 @@
 //     Run returns.
 //  6. StreamChanged is submitted when the state changes, and when the reason why
 //     the stream is not up changes in kind.
-//  7. The log gets one line when trouble starts or changes its kind and one when
-//     the stream has been well for a while, however often it flaps in between.
 //
 // When a stream counts as up. The CRI has no hello and no heartbeat, gRPC
 // servers send no header before their first message, and both Unimplemented and

@@ -13,7 +13,6 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/plegd/plegd/arbiter"
-	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/sysclock"
 	"github.com/plegd/plegd/timestamps"
 )
@@ -113,7 +112,6 @@ func event(id string) *runtimeapi.ContainerEventResponse {
 type rig struct {
 	*Watcher
 	sink *sink
-	log  *logtest.Buffer
 	stop func() error
 
 	mu      sync.Mutex
@@ -125,9 +123,8 @@ type rig struct {
 func start(t *testing.T, cfg Config, answers ...error) *rig {
 	t.Helper()
 	clock := sysclock.New()
-	g := &rig{sink: &sink{room: -1}, log: &logtest.Buffer{}, answers: answers}
+	g := &rig{sink: &sink{room: -1}, answers: answers}
 	cfg.Sink, cfg.Clock, cfg.Calls = g.sink, clock, arbiter.NewCalls(clock, new(timestamps.Counter))
-	cfg.Logger = g.log.Logger()
 	if cfg.Random == nil {
 		cfg.Random = func() float64 { return 0.5 }
 	}

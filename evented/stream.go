@@ -85,18 +85,14 @@ func judge(err error, received bool, lasted time.Duration) ending {
 func (w *Watcher) supervise(r *receiver) (up bool) {
 	grace := w.cfg.Clock.NewTimer(w.cfg.Grace)
 	defer grace.Stop()
-	stable := timestamps.Timer{}
 	hold := timestamps.Timer{} // between two overflows
 	defer func() {
-		for _, t := range []timestamps.Timer{stable, hold} {
-			if t.Stop != nil {
-				t.Stop()
-			}
+		if hold.Stop != nil {
+			hold.Stop()
 		}
 	}()
 	grown, first := r.grown, r.first
 	for {
-		wasUp := up
 		select {
 		case <-r.done:
 			return up || r.received()
@@ -112,13 +108,6 @@ func (w *Watcher) supervise(r *receiver) (up bool) {
 			grown, hold = nil, w.cfg.Clock.NewTimer(overflowGap)
 		case <-hold.C:
 			hold.C, grown = nil, r.grown
-		case <-stable.C:
-			stable.C = nil
-			w.trouble.ends(w.cfg.Clock.Mono())
-		}
-		if up && !wasUp {
-			stable = w.cfg.Clock.NewTimer(stableAfter)
-			w.trouble.opened()
 		}
 	}
 }

@@ -24,7 +24,6 @@ type Watcher struct {
 	cfg     Config
 	ran     atomic.Bool
 	reprobe chan struct{} // capacity 1: somebody is there again
-	trouble trouble       // Run's own
 
 	mu     sync.Mutex
 	status Status
@@ -52,7 +51,7 @@ func New(cfg Config) (*Watcher, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Watcher{cfg: cfg, reprobe: make(chan struct{}, 1), trouble: trouble{log: cfg.Logger, required: cfg.Required}}, nil
+	return &Watcher{cfg: cfg, reprobe: make(chan struct{}, 1)}, nil
 }
 
 // Reprobe says that a new connection to the runtime was made, so that a stream
@@ -86,7 +85,6 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.mu.Unlock()
 		}
 		w.change(end.state, end.err)
-		w.trouble.starts(end.state, end.err, w.cfg.Clock.Mono())
 		if end.state == arbiter.StreamUnsupported && w.cfg.Required {
 			return fmt.Errorf("%w: %w", ErrUnsupported, end.err)
 		}

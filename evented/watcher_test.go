@@ -61,9 +61,6 @@ func TestWhenAStreamIsUp(t *testing.T) {
 		if g.sink.String() != "UEE" || len(g.tries()) != 1 {
 			t.Errorf("an idle stream is one stream: %s", g.sink)
 		}
-		if got := g.log.Lines(); len(got) != 1 || !strings.Contains(got[0], "event stream is up") {
-			t.Errorf("log: %q", got)
-		}
 	})
 }
 
@@ -149,10 +146,6 @@ func TestReconnectionDelays(t *testing.T) {
 				t.Errorf("round %d: not tried", i)
 			}
 		}
-		// One line when it started, none for all that followed.
-		if got := g.log.Lines(); len(got) != 3 || !strings.Contains(got[0], "is down") || !strings.Contains(got[1], "up again") || !strings.Contains(got[1], "lost_times=12") || !strings.Contains(got[2], "is down") {
-			t.Errorf("log: %q", got)
-		}
 	})
 }
 
@@ -201,9 +194,6 @@ func TestUnsupportedIsProbedAgain(t *testing.T) {
 			t.Errorf("submitted %s", g.sink)
 		}
 		time.Sleep(time.Minute)
-		if got := g.log.Lines(); len(got) != 2 || !strings.Contains(got[0], "no event stream") || !strings.Contains(got[1], "up again") {
-			t.Errorf("log: %q", got)
-		}
 	})
 }
 
@@ -285,8 +275,7 @@ func TestAdmissionThatFailsIsAskedAgainSoon(t *testing.T) {
 }
 
 // Health tells the reason that it heard last: when another kind of trouble
-// takes the place of the first, it hears of that, but not of each try, and the
-// log has one line.
+// takes the place of the first, it hears of that, but not of each try.
 func TestAnotherReasonIsSubmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		denied := status.Error(codes.PermissionDenied, "not for you")
@@ -305,9 +294,6 @@ func TestAnotherReasonIsSubmitted(t *testing.T) {
 		first := g.sink.inputs()[0].(*arbiter.StreamChanged)
 		if s := g.Status(); s.Since != first.At {
 			t.Errorf("down since %+v, want since %+v", s.Since, first.At)
-		}
-		if got := g.log.Lines(); len(got) != 1 {
-			t.Errorf("log: %q", got)
 		}
 	})
 }
