@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,26 +90,39 @@ func TestRescueGivesWayToAnotherProcess(t *testing.T) {
 		}
 		giveWay(t, b, other)
 	})
-	t.Run("with a new file alone", func(t *testing.T) {
-		b, dir := rescued(t)
-		if err := errors.Join(os.Remove(b.Path()), os.WriteFile(b.Path(), []byte("theirs"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		f, err := os.Open(b.Path())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-			t.Fatal(err)
-		}
-		for _, mend := range []func(error) error{b.Rescue, b.Renew} {
-			mustMention(t, mend(store.ErrReplaced), store.ErrLocked, b.Path())
-		}
-		if got := contents(t, dir)[store.FileName]; got != "theirs" {
-			t.Errorf("the other's file is %q", got)
-		}
-	})
+	for name, c := range map[string]struct {
+		file string
+		lock int
+	}{
+		"that writes a new file": {store.FileName, unix.LOCK_EX},
+		"that reads a new file":  {store.FileName, unix.LOCK_SH},
+		"that is starting":       {store.LockName, unix.LOCK_EX}, // and has made no file yet
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, dir := rescued(t)
+			path := filepath.Join(dir, c.file)
+			if err := errors.Join(os.Remove(b.Path()), os.RemoveAll(path), os.WriteFile(path, []byte("theirs"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if err := unix.Flock(int(f.Fd()), c.lock); err != nil {
+				t.Fatal(err)
+			}
+			for _, mend := range []func(error) error{b.Rescue, b.Renew} {
+				mustMention(t, mend(store.ErrReplaced), store.ErrLocked, dir)
+			}
+			if got, err := os.ReadFile(path); string(got) != "theirs" || err != nil {
+				t.Errorf("the other's file is %q, %v", got, err)
+			}
+			if aside, err := filepath.Glob(b.Path() + "*"); err != nil || len(aside) != strings.Count(c.file, store.FileName) {
+				t.Errorf("something was put there: %q, %v", aside, err)
+			}
+		})
+	}
 }
 
 func giveWay(t *testing.T, b, other *store.Bolt) {

@@ -122,7 +122,7 @@ func mustBeLocked(t *testing.T, dir string) {
 	cfg := config(dir)
 	cfg.Timeout = time.Millisecond
 	_, _, err := store.OpenBolt(cfg)
-	mustMention(t, err, store.ErrLocked, dir, fmt.Sprint("pid ", os.Getpid()))
+	mustMention(t, err, store.ErrLocked, "state directory "+dir, fmt.Sprint("pid ", os.Getpid())) // by the lock file, that is
 	if err := os.Remove(filepath.Join(dir, store.LockName)); err != nil {
 		t.Fatal(err)
 	}
