@@ -66,11 +66,11 @@ type Core struct {
 	tombs     map[string]*store.Record // removed entities by id
 	tombOrder []string                 // ids in order of removal
 	revive    map[string]timestamps.Tick
-	asks      map[string]store.Ask   // the reinspection queue by id
-	out       map[ActionKey]struct{} // actions whose outcome has not come back
-	missing   map[string]missMark    // changes whose events are awaited
-	lastEvent timestamps.Tick        // receipt of the newest event
-	wanted    map[ActionKey]wish     // looks that readers wait for
+	asks      map[string]store.Ask      // the reinspection queue by id
+	out       map[ActionKey]outstanding // actions whose outcome has not come back
+	missing   map[string]missMark       // changes whose events are awaited
+	lastEvent timestamps.Tick           // receipt of the newest event
+	wanted    map[ActionKey]wish        // looks that readers wait for
 
 	horizon  store.Horizon
 	identity identity // who answers
@@ -139,7 +139,7 @@ func NewCore(limits Limits, bootID string) *Core {
 		limits: limits, boot: bootID, owner: new(owner), habits: HabitsOf("", ""),
 		ents: map[string]*entity{}, members: index{}, sandboxes: index{},
 		tombs: map[string]*store.Record{}, revive: map[string]timestamps.Tick{},
-		asks: map[string]store.Ask{}, out: map[ActionKey]struct{}{}, missing: map[string]missMark{},
+		asks: map[string]store.Ask{}, out: map[ActionKey]outstanding{}, missing: map[string]missMark{},
 		wanted: map[ActionKey]wish{},
 	}
 }
@@ -189,7 +189,7 @@ type step struct {
 	out     Output
 	touched []string // ids of entities edited, in order
 	gone    []string // ids of entities removed, in order
-	asked   []string // ids whose ask may need an action
+	asked   []asked  // asks that may need an action
 	reasked []string // ids whose ask is to be written
 }
 
@@ -200,7 +200,9 @@ func (c *Core) Resume(now Now) Output {
 	// A horizon in the future was set by a clock that was wrong then; left
 	// there, every event would count as old for ever (T3).
 	c.horizon.Wall = min(c.horizon.Wall, now.Stamp.Wall)
-	s.asked = append(s.asked, sortedKeys(c.asks)...)
+	for _, id := range sortedKeys(c.asks) {
+		s.ask(id, false)
+	}
 	return c.finish(s)
 }
 

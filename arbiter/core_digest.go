@@ -27,9 +27,9 @@ func (c *Core) Digest() uint64 {
 	for _, a := range c.asks {
 		rest += digestAsk(&a)
 	}
-	for k := range c.out {
+	for k, o := range c.out {
 		d := newDigest()
-		d.num(1, uint64(k.Kind))
+		d.num(1, uint64(k.Kind), uint64(o.attempt)<<1|flags(o.unknown), uint64(o.notBefore))
 		d.text(k.ID)
 		rest += d.h
 	}

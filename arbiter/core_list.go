@@ -209,7 +209,7 @@ func (c *Core) listFailed(s *step, l *ListFailed) {
 		}
 		for _, id := range sortedKeys(c.asks) {
 			if e := c.ents[id]; e != nil && e.bulk {
-				s.asked = append(s.asked, id)
+				s.ask(id, false)
 			}
 		}
 	case l.Scope.Sandbox != "":
@@ -223,13 +223,31 @@ func (c *Core) listFailed(s *step, l *ListFailed) {
 // wantList asks for a full list sent after the tick.
 func (c *Core) wantList(s *step, after timestamps.Tick) {
 	c.listWanted = max(c.listWanted, after)
-	c.act(s, Action{Kind: ActList, Attempt: c.listFails})
+	c.act(s, Action{Kind: ActList, Attempt: c.listFails}, false)
 }
 
-// act hands out an action unless its like is still outstanding.
-func (c *Core) act(s *step, a Action) {
-	if _, waiting := c.out[a.Key()]; !waiting {
-		c.out[a.Key()] = struct{}{}
-		s.out.Actions = append(s.out.Actions, a)
+// outstanding is what an action that was handed out, and of which nothing has
+// come yet, waits for.
+type outstanding struct {
+	attempt   int
+	notBefore int64
+	unknown   bool
+}
+
+// act hands out an action unless its like is still outstanding. A fresh reason
+// must not wait for as long as one that was tried in vain: then the action is
+// handed out once more, to go sooner.
+func (c *Core) act(s *step, a Action, fresh bool) {
+	key := a.Key()
+	was, waiting := c.out[key]
+	sooner := a.Attempt < was.attempt || a.NotBefore < was.notBefore || was.unknown && !a.Unknown
+	if waiting && (!fresh || !sooner) {
+		return
 	}
+	now := outstanding{a.Attempt, a.NotBefore, a.Unknown}
+	if waiting {
+		now = outstanding{min(now.attempt, was.attempt), min(now.notBefore, was.notBefore), now.unknown && was.unknown}
+	}
+	c.out[key] = now
+	s.out.Actions = append(s.out.Actions, a)
 }

@@ -142,6 +142,9 @@ func (c *Core) absorb(s *step, e *entity, it *Item, o observation) {
 			r.ExitSeen = true
 			r.GaveUp &^= store.ReasonDetails
 			c.want(s, r.ID, store.ReasonDetails, o.span.To)
+			if !o.inspect {
+				c.urge(s, r.ID)
+			}
 			if c.asks[r.ID].Fails >= exitFails { // asked in vain all along
 				climb(r, store.StateDown)
 			}
@@ -151,6 +154,7 @@ func (c *Core) absorb(s *step, e *entity, it *Item, o observation) {
 	}
 	if r.State > before && !o.inspect {
 		e.looked = false // what was answered before says nothing of the new state
+		c.urge(s, r.ID)
 	}
 	if r.State > before && o.source != timestamps.FromStream {
 		c.markMissing(s, e, before)

@@ -31,7 +31,9 @@ const (
 // Action is one question to the runtime. The caller sends it not before
 // NotBefore, later still by a back-off that follows Attempt, and submits
 // whatever comes of it, an error too. The core has at most one action of a
-// kind and id outstanding.
+// kind and id outstanding. It hands the same out once more when that is to go
+// sooner than was said, since there is a fresh reason: one that was not sent yet
+// then goes at the earlier time; one that is in flight is followed by another.
 type Action struct {
 	Kind      ActionKind
 	Entity    store.Kind // ActStatus: 0 unknown
@@ -39,6 +41,7 @@ type Action struct {
 	PodKey    string     // calls for one pod keep a minimum gap
 	Attempt   int        // failed or fruitless tries before this one
 	NotBefore int64      // monotonic ns, 0 at once
+	Unknown   bool       // nothing but old events speaks of the entity; those that are known go first
 }
 
 // Key names the outstanding question of which there is at most one.

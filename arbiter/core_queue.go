@@ -32,13 +32,31 @@ func (c *Core) want(s *step, id string, why store.Reason, after timestamps.Tick)
 	} else if t := c.tombs[id]; t != nil {
 		a.Kind = t.Kind
 	}
+	fresh := a.Why&why == 0
 	a.Why |= why
 	a.Since = max(a.Since, after)
-	c.setAsk(s, a)
+	c.setAsk(s, a, fresh)
 }
 
-func (c *Core) setAsk(s *step, a store.Ask) {
-	s.asked = append(s.asked, a.ID)
+// asked is an ask that may need an action. A fresh one has a reason that no
+// call was tried for yet, so it waits for no back-off.
+type asked struct {
+	id    string
+	fresh bool
+}
+
+func (s *step) ask(id string, fresh bool) { s.asked = append(s.asked, asked{id, fresh}) }
+
+// urge makes what is asked about an entity go at once: it has moved on, so what
+// was tried in vain says little.
+func (c *Core) urge(s *step, id string) {
+	if _, ok := c.asks[id]; ok {
+		s.ask(id, true)
+	}
+}
+
+func (c *Core) setAsk(s *step, a store.Ask, fresh bool) {
+	s.ask(a.ID, fresh)
 	if old, ok := c.asks[a.ID]; ok && old == a {
 		return
 	}
@@ -124,7 +142,7 @@ func (c *Core) answered(s *step, id string, span timestamps.Span, inspect bool) 
 	if !ok {
 		return
 	}
-	s.asked = append(s.asked, id)
+	s.ask(id, false)
 	if span.From <= a.Since {
 		return
 	}
@@ -154,14 +172,14 @@ func (c *Core) answered(s *step, id string, span timestamps.Span, inspect bool) 
 		c.dropAsk(s, id)
 		return
 	}
-	c.setAsk(s, a)
+	c.setAsk(s, a, false)
 }
 
 // askFailed counts a call that failed. It never takes an entry from the queue.
 func (c *Core) askFailed(s *step, id string) {
 	if a, ok := c.asks[id]; ok {
 		a.Fails = saturate(a.Fails)
-		c.setAsk(s, a)
+		c.setAsk(s, a, false)
 	}
 }
 
@@ -178,9 +196,9 @@ func (c *Core) emit(s *step) {
 			s.out.Changes.Answered = append(s.out.Changes.Answered, id)
 		}
 	}
-	for _, id := range s.asked {
-		if a, ok := c.asks[id]; ok {
-			c.act(s, c.actionFor(s, a))
+	for _, q := range s.asked {
+		if a, ok := c.asks[q.id]; ok {
+			c.act(s, c.actionFor(s, a, q.fresh), q.fresh)
 		}
 	}
 }
@@ -204,17 +222,22 @@ func attempt(a store.Ask) int {
 }
 
 // actionFor chooses the call that settles an ask: a look at the sandbox where
-// a removal is in question, since that settles the whole pod, else a status.
-func (c *Core) actionFor(s *step, a store.Ask) Action {
+// a removal is in question, since that settles the whole pod, else a status. A
+// fresh reason doesn't pay for calls that failed before it came up.
+func (c *Core) actionFor(s *step, a store.Ask, fresh bool) Action {
 	act := Action{Kind: ActStatus, Entity: a.Kind, ID: a.ID, PodKey: a.ID, Attempt: int(a.Fails)}
+	if fresh {
+		act.Attempt = 0
+	}
 	e := c.ents[a.ID]
 	if e == nil {
+		act.Unknown = c.tombs[a.ID] == nil
 		if t := c.tombs[a.ID]; t != nil {
 			act.NotBefore = c.lowerableAt(s, t)
 		}
 		return act
 	}
-	act.PodKey = e.rec.PodKey()
+	act.PodKey, act.Unknown = e.rec.PodKey(), e.rec.Provisional
 	if a.Why&store.ReasonRemoval != 0 {
 		if e.absentStands() && e.absent.weak {
 			act.NotBefore = timestamps.AddClamped(e.absent.mono, c.limits.BasePeriod)

@@ -25,7 +25,7 @@ func (c *Core) request(s *step, in *Requested) {
 	w := c.wanted[key]
 	w.after, w.podKey = max(w.after, in.At.Tick), in.PodKey
 	c.wanted[key] = w
-	c.actWish(s, key)
+	c.actWish(s, key, true)
 }
 
 // fulfil ends the wishes that a completed list answers. One that was sent
@@ -45,7 +45,7 @@ func (c *Core) fulfil(s *step, l *ListSeen) {
 	case sent > w.after:
 		delete(c.wanted, key)
 	default:
-		c.actWish(s, key)
+		c.actWish(s, key, true)
 	}
 }
 
@@ -54,11 +54,17 @@ func (c *Core) wishFailed(s *step, key ActionKey) {
 	if w, ok := c.wanted[key]; ok {
 		w.fails++
 		c.wanted[key] = w
-		c.actWish(s, key)
+		c.actWish(s, key, false)
 	}
 }
 
-func (c *Core) actWish(s *step, key ActionKey) {
+// actWish has a pod looked at; at once for a reader who has just asked, whatever
+// became of the looks before.
+func (c *Core) actWish(s *step, key ActionKey, fresh bool) {
 	w := c.wanted[key]
-	c.act(s, Action{Kind: key.Kind, ID: key.ID, PodKey: w.podKey, Attempt: w.fails})
+	a := Action{Kind: key.Kind, ID: key.ID, PodKey: w.podKey, Attempt: w.fails}
+	if fresh {
+		a.Attempt = 0
+	}
+	c.act(s, a, fresh)
 }

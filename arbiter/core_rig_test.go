@@ -36,8 +36,8 @@ type rig struct {
 	liar   bool // observations may contradict each other at will
 	strict bool // check determinism and sharing too
 
-	waiting map[ActionKey]bool // actions given out whose outcome has not come back
-	faults  []string           // invariants found broken
+	waiting map[ActionKey]Action // actions given out whose outcome has not come back
+	faults  []string             // invariants found broken
 }
 
 // disk is what a store holds.
@@ -75,7 +75,7 @@ func (d disk) clone() disk {
 func newRig(limits Limits) *rig {
 	return &rig{
 		core: NewCore(limits, "boot"), limits: limits, wall: start, open: map[timestamps.Tick]bool{},
-		mem: newDisk(), disk: newDisk(), waiting: map[ActionKey]bool{},
+		mem: newDisk(), disk: newDisk(), waiting: map[ActionKey]Action{},
 	}
 }
 
@@ -204,10 +204,12 @@ func (r *rig) apply(out *Output) {
 		r.wake = out.Wake
 	}
 	for _, a := range out.Actions {
-		if r.waiting[a.Key()] && a.Kind != ActList { // a periodic list may answer one that is still to be sent
+		was, waits := r.waiting[a.Key()]
+		sooner := a.Attempt < was.Attempt || a.NotBefore < was.NotBefore || was.Unknown && !a.Unknown
+		if waits && !sooner && a.Kind != ActList { // a periodic list may answer one that is still to be sent
 			r.fault("action %v is outstanding twice", a.Key())
 		}
-		r.waiting[a.Key()] = true
+		r.waiting[a.Key()] = a
 	}
 	r.write(&out.Changes)
 	r.compare()
@@ -384,7 +386,7 @@ func (r *rig) restart() Output {
 	r.held = false
 	r.tick, r.running = r.disk.tick, r.disk.running
 	r.mono, r.wake = 0, 0
-	r.open, r.waiting = map[timestamps.Tick]bool{}, map[ActionKey]bool{}
+	r.open, r.waiting = map[timestamps.Tick]bool{}, map[ActionKey]Action{}
 	r.core = NewCore(r.limits, "boot")
 	r.core.Restore(r.snapshot())
 	out := r.core.Resume(r.now())

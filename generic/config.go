@@ -30,6 +30,15 @@ const (
 	// a pod that starts causes some five events within 50 ms.
 	DefaultPodGap = 100 * time.Millisecond
 
+	// DefaultCallRate is how many calls about single pods, sandboxes and
+	// containers go out in a second, DefaultCallBurst how many may go at once
+	// after a quiet time. A busy node of 250 containers with 50 changes a second
+	// makes some 100 to 150, the kubelet's own relists as many; this leaves room
+	// above both, and a runtime that is asked about 20,000 containers at the
+	// agent's first start keeps most of its time for others.
+	DefaultCallRate  = 500
+	DefaultCallBurst = 1000
+
 	// maxPatience is how long an inspection may keep its slot from others: one
 	// base period, which is by how much a hung pod may delay them.
 	maxPatience = time.Second
@@ -37,6 +46,8 @@ const (
 	// is put again. The call may go on in the runtime meanwhile; those that
 	// came back at all did so within this time.
 	holdFactor = 3
+	// leastBurst: a look makes two calls.
+	leastBurst = 2
 	// listGap is the least time from the end of a full list to the start of one
 	// that was asked for. Whoever asks for lists without end gets ten a second.
 	listGap = 100 * time.Millisecond
@@ -83,14 +94,20 @@ type Config struct {
 	// NoPeriod switches periodic relists off: only what is asked for is done.
 	NoPeriod bool
 	// MaxInspections is how many inspections run at once. Those that hang
-	// stop counting after a second, up to twice as many, so that at most three
-	// times this number are in flight. Zero means the default.
+	// stop counting after a second at most, up to 16 times as many, so that at
+	// most 17 times this number are in flight when all of them hang. Zero means
+	// the default.
 	MaxInspections int
 	// RPCTimeout bounds each call. Zero means the default.
 	RPCTimeout time.Duration
 	// PodGap is the least time between rounds of calls for one pod. Zero means
 	// the default.
 	PodGap time.Duration
+	// CallRate is how many calls a second inspections and looks make together,
+	// CallBurst how many of them may go at once. Full lists don't count: they
+	// have their period. Zero means the default.
+	CallRate  float64
+	CallBurst int
 	// Random returns a number from 0 to 1 for jitter, for one caller at a time.
 	// Nil means math/rand/v2.
 	Random func() float64
@@ -118,6 +135,12 @@ func (c *Config) validate() error {
 	if c.PodGap == 0 {
 		c.PodGap = DefaultPodGap
 	}
+	if c.CallRate == 0 {
+		c.CallRate = DefaultCallRate
+	}
+	if c.CallBurst == 0 {
+		c.CallBurst = DefaultCallBurst
+	}
 	if c.Random == nil {
 		c.Random = rand.Float64
 	}
@@ -133,6 +156,10 @@ func (c *Config) validate() error {
 		return fmt.Errorf("inspections at once %d: must not be negative", c.MaxInspections)
 	case c.RPCTimeout < 0:
 		return fmt.Errorf("RPC timeout %v: must not be negative", c.RPCTimeout)
+	case !(c.CallRate > 0):
+		return fmt.Errorf("calls per second %v: must be positive", c.CallRate)
+	case c.CallBurst < leastBurst:
+		return fmt.Errorf("calls at once %d: must be at least %d, the calls of one look", c.CallBurst, leastBurst)
 	case c.PodGap < 0:
 		return fmt.Errorf("gap between calls for a pod %v: must not be negative", c.PodGap)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/plegd/plegd/arbiter"
@@ -21,7 +22,8 @@ var errWrongStatus = errors.New("status is not about the entity asked for")
 
 // inspectLoop lets the scheduler decide and starts what it says.
 func (r *Relister) inspectLoop(ctx context.Context) {
-	s := newScheduler(r.cfg.MaxInspections, r.cfg.PodGap, r.cfg.patience(), holdFactor*r.cfg.RPCTimeout)
+	s := newScheduler(r.cfg.MaxInspections, r.cfg.PodGap, r.cfg.patience(), holdFactor*r.cfg.RPCTimeout,
+		rate.NewLimiter(rate.Limit(r.cfg.CallRate), r.cfg.CallBurst))
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	for ctx.Err() == nil {
@@ -58,6 +60,7 @@ func (r *Relister) noteDepth(s *scheduler) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status.Waiting, r.status.Inspecting, r.status.Hanging = waiting, running, slow
+	r.status.Throttled = s.throttled
 }
 
 // inspect carries out one action and hands the task back.

@@ -67,6 +67,8 @@ type Status struct {
 	Waiting    int // inspections that wait for their time or a slot
 	Inspecting int // inspections in flight
 	Hanging    int // of those, known to take longer than a second
+
+	Throttled uint64 // inspections that had to wait because the runtime was asked much just then, since the start
 }
 
 // New returns a Relister. Errors are about the configuration.
@@ -104,7 +106,8 @@ func (r *Relister) Close() { r.stop.Do(func() { close(r.stopped) }) }
 // Do takes the core's questions. Each is answered by exactly one submission:
 // StatusSeen for ActStatus, ListSeen or ListFailed for the others, with
 // Scope.Sandbox set for ActLook, Scope.PodUID for ActPod (a pod key without a
-// UID too) and none for ActList. Any number of ActList is one wish, for the
+// UID too) and none for ActList. One whose like waits already makes that go at
+// the earlier of the two times; one whose like is in flight follows it. Any number of ActList is one wish, for the
 // earliest time: every full list that succeeds fulfils it if it was sent after
 // them, and one that fails does so if the wish was due. Only the end of Run
 // leaves questions unanswered.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	"pgregory.net/rapid"
 
 	"github.com/plegd/plegd/arbiter"
@@ -20,6 +21,9 @@ const (
 func ask(pod, id string) arbiter.Action {
 	return arbiter.Action{Kind: arbiter.ActStatus, ID: id, PodKey: pod}
 }
+
+// unlimited is a bucket that is never empty.
+func unlimited() *rate.Limiter { return rate.NewLimiter(rate.Inf, 0) }
 
 // ids returns what was started, sorted.
 func ids(start []*task) (all []string) {
@@ -38,7 +42,7 @@ type bench struct {
 }
 
 func newBench(t testing.TB, slots int) *bench {
-	return &bench{scheduler: newScheduler(slots, tGap, tPatience, tHold), t: t, now: time.Hour}
+	return &bench{scheduler: newScheduler(slots, tGap, tPatience, tHold, unlimited()), t: t, now: time.Hour}
 }
 
 // starts asserts what is started at the present moment.
@@ -66,7 +70,7 @@ func TestRoundsOfOnePod(t *testing.T) {
 	b.end(b.starts("a"))
 	for range 5 {
 		b.now += time.Millisecond
-		b.ask("p", "a") // the core would not, but it must not matter
+		b.ask("p", "a") // one that waits already is not asked twice
 	}
 	b.ask("p", "b")
 	b.ask("other", "x")
@@ -78,7 +82,8 @@ func TestRoundsOfOnePod(t *testing.T) {
 	first := b.starts("a")
 	b.now += time.Millisecond
 	b.end(first)
-	b.end(b.starts("a")) // waited when the round began, so it belongs to it
+	b.end(b.starts("b")) // waited when the round began, so it belongs to it
+	b.starts()
 }
 
 // What arrives together goes together, one after the other.
@@ -155,10 +160,10 @@ func TestSameQuestionWaitsForItself(t *testing.T) {
 	b.ask("p", "b")
 	b.end(b.starts("b"))
 	b.end(a)
-	for range 2 {
-		b.now += tGap
-		b.end(b.starts("a"))
-	}
+	b.now += tGap
+	b.end(b.starts("a")) // once for all that asked meanwhile
+	b.now += tGap
+	b.starts()
 	if waiting, running, _ := b.depth(); waiting+running+len(b.same) != 0 {
 		t.Errorf("%d wait, %d run, %d wait for the same", waiting, running, len(b.same))
 	}
@@ -168,7 +173,7 @@ func BenchmarkScheduleHugePod(b *testing.B) {
 	for _, containers := range []int{100, 20000} {
 		b.Run(fmt.Sprint(containers), func(b *testing.B) {
 			for range b.N {
-				s := newScheduler(8, tGap, tPatience, tHold)
+				s := newScheduler(8, tGap, tPatience, tHold, unlimited())
 				for i := range containers {
 					s.add(ask("huge", fmt.Sprint(i)), 0)
 				}
@@ -329,7 +334,7 @@ func TestSlowMarksAreForgotten(t *testing.T) {
 func TestScheduleProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := rapid.IntRange(1, 5).Draw(t, "slots")
-		s := newScheduler(slots, tGap, tPatience, tHold)
+		s := newScheduler(slots, tGap, tPatience, tHold, rate.NewLimiter(3, 2))
 		now := time.Duration(0)
 		ends := map[*task]time.Duration{}
 		timesOut := map[*task]bool{}
@@ -380,7 +385,7 @@ func TestScheduleProperties(t *testing.T) {
 					quick++
 				}
 			}
-			if quick > slots || len(ends) > slots*(1+podLimit) {
+			if quick > slots || len(ends) > slots*(1+podLimit*hangFactor) {
 				t.Fatalf("%d quick, %d in all, %d slots", quick, len(ends), slots)
 			}
 			if _, running, _ := s.depth(); running != len(ends) {
@@ -391,8 +396,12 @@ func TestScheduleProperties(t *testing.T) {
 			for range rapid.IntRange(0, 3).Draw(t, "questions") {
 				id := fmt.Sprint(rapid.IntRange(0, 11).Draw(t, "id"))
 				ready := now + time.Duration(rapid.SampledFrom([]int{0, 0, 0, 10, 300}).Draw(t, "later"))*time.Millisecond
-				s.add(ask("p"+id[:1], id), ready)
-				asked++
+				a := ask("p"+id[:1], id)
+				a.Unknown = rapid.Bool().Draw(t, "unknown")
+				if s.queued[a.Key()] == nil { // else it joins the one that waits
+					asked++
+				}
+				s.add(a, ready)
 			}
 			step()
 			now += time.Duration(rapid.IntRange(1, 700).Draw(t, "pass")) * time.Millisecond
@@ -420,4 +429,30 @@ func keys[K comparable, V any](m map[K]V) func(func(K) bool) {
 			}
 		}
 	}
+}
+
+// TestFreshReasonDoesNotWaitForABackOff, but for the pod's gap and for what
+// hung.
+func TestFreshReasonDoesNotWaitForABackOff(t *testing.T) {
+	b := newBench(t, 8)
+	b.add(ask("p", "a"), b.now+5*time.Minute)
+	b.starts()
+	b.ask("p", "a")
+	started := b.starts("a")
+	b.finish(started[0], b.now, false)
+	b.add(ask("p", "a"), b.now+5*time.Minute)
+	b.now += tGap / 2
+	b.ask("p", "a")
+	b.starts()
+	b.now += tGap / 2
+	started = b.starts("a")
+	b.finish(started[0], b.now, true)
+	b.add(ask("p", "a"), b.now+5*time.Minute)
+	b.ask("p", "a")
+	b.now += tHold - 1
+	b.starts()
+	b.now++
+	b.end(b.starts("a"))
+	b.now += 10 * time.Minute
+	b.starts() // it was one question all along
 }
