@@ -70,18 +70,29 @@ unit: cc ## Unit tests under the race detector
 		[ '$(CI)' != true ]; \
 	}
 
-.PHONY: e2e
+# The tests on real runtimes, with the binary and the runtimes that make has built.
+E2E := PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDIR)/bin/plegd go test -count=1
+
+.PHONY: e2e e2e-long e2e-kubelet
 ifeq ($(NO_RUNTIMES),)
 e2e: build $(RUNTIMES)/installed ## Black-box tests of bin/plegd on real containerds (root on Debian 12)
-	@PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDIR)/bin/plegd \
-		go test -count=1 -timeout 10m ./test/e2e
+	@$(E2E) -timeout 15m -skip '^TestKubelet$$' ./test/e2e
+
+e2e-long: build $(RUNTIMES)/installed ## The same at length: 50 kills under churn, 110 pods, with figures (15 min)
+	@PLEGD_E2E_LONG=1 $(E2E) -timeout 40m -v -run 'UnderChurn|ManyPods|Upgrade|AgentStopped|MemoryBound' ./test/e2e
+
+e2e-kubelet: build $(RUNTIMES)/installed $(RUNTIMES)/kubelet/kubelet ## A real kubelet makes the pods; its PLEG beside ours (10 min)
+	@$(E2E) -timeout 30m -v -run '^TestKubelet$$' ./test/e2e
 else ifeq ($(CI),true)
-e2e:
+e2e e2e-long e2e-kubelet:
 	@echo 'real runtime tests cannot run: $(NO_RUNTIMES); CI must not pass without them' >&2; exit 1
 else
 e2e: # The package still runs, so that what needs no runtime (proxy, parsers) is tested.
 	@go test -count=1 ./test/e2e
 	@printf '\n*** SKIPPED real runtime tests: %s ***\n' '$(NO_RUNTIMES)' >&2
+
+e2e-long e2e-kubelet:
+	@echo 'real runtime tests cannot run: $(NO_RUNTIMES)' >&2; exit 1
 endif
 
 .PHONY: bench
@@ -107,6 +118,10 @@ $(RUNTIMES)/installed: test/e2e/runtimes/go.mod test/e2e/runtimes/go.sum \
 		test/e2e/runtimes/containerd17/go.mod test/e2e/runtimes/containerd17/go.sum test/e2e/runtimes/install.sh
 	@test/e2e/runtimes/install.sh $(RUNTIMES)
 
+$(RUNTIMES)/kubelet/kubelet: test/e2e/runtimes/kubelet/go.mod test/e2e/runtimes/kubelet/go.sum
+	@test/e2e/runtimes/install.sh --kubelet $(RUNTIMES)
+	@touch $@
+
 .PHONY: cc
 cc:
 	@command -v $$(go env CC) >/dev/null || test/e2e/runtimes/install.sh --cc
@@ -115,4 +130,4 @@ cc:
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

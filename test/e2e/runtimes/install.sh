@@ -54,7 +54,7 @@ case "${1:?usage: install.sh DIR | --kubelet DIR | --check | --cc}" in
 	echo "building the kubelet (once, about 4 min)" >&2
 	mkdir -p "$dir/kubelet"
 	cd "$(dirname "$0")/kubelet"
-	go build -p 2 -trimpath -o "$dir/kubelet/" k8s.io/kubernetes/cmd/kubelet
+	go build -p 2 -trimpath -o "$dir/kubelet/" tool
 	exit
 	;;
 esac
@@ -74,8 +74,7 @@ echo "building containerd 2 and crictl (once, about 2 min)" >&2
 (cd "$here" && go build -p 2 -trimpath -o "$dir/bin/" tool)
 echo "building containerd 1.7 (once, about 1 min)" >&2
 mkdir -p "$dir/containerd17"
-(cd "$here/containerd17" && go build -p 2 -trimpath -o "$dir/containerd17/" \
-	github.com/containerd/containerd/cmd/{containerd,containerd-shim-runc-v2,ctr})
+(cd "$here/containerd17" && go build -p 2 -trimpath -o "$dir/containerd17/" tool)
 
 echo "fetching Debian's containerd, runc and CNI plugins" >&2
 quiet apt-get -q update

@@ -2,7 +2,13 @@ module github.com/plegd/plegd/test/e2e/runtimes/containerd17
 
 go 1.26
 
-require github.com/containerd/containerd v1.7.35
+tool (
+	github.com/containerd/containerd/cmd/containerd
+	github.com/containerd/containerd/cmd/containerd-shim-runc-v2
+	github.com/containerd/containerd/cmd/ctr
+)
+
+require github.com/containerd/containerd v1.7.35 // indirect
 
 require (
 	dario.cat/mergo v1.0.0 // indirect
