@@ -62,6 +62,9 @@ func openLocked(cfg BoltConfig) (*Bolt, OpenReport, error) {
 			report.Reason = fmt.Errorf("state file %s: %w: it is empty", path, ErrDamaged)
 		} else {
 			b, err := openSound(cfg, held, &report)
+			if err == nil {
+				_ = os.Remove(path + newSuffix) // of a rescue that was cut short; it only takes room
+			}
 			if !errors.Is(err, ErrDamaged) {
 				return b, report, err
 			}

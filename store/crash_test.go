@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,7 +44,7 @@ func crashBatch(n int) *store.Batch {
 }
 
 // commitForEver goes on where the state ends and says each commit that was
-// acknowledged.
+// acknowledged. Between commits it moves to a new file.
 func commitForEver(dir string) {
 	b, report, err := store.OpenBolt(store.BoltConfig{Dir: dir, Runtime: storetest.Runtime, Retention: store.Retention{Entries: 400}})
 	if err != nil || report.SetAside != "" {
@@ -51,7 +52,11 @@ func commitForEver(dir string) {
 		os.Exit(1)
 	}
 	for n := int(b.Journal().Last) / 5; ; n++ {
-		if err := b.Commit(crashBatch(n)); err != nil {
+		err := b.Commit(crashBatch(n))
+		if n%2 == 1 { // as if the disk had failed
+			err = errors.Join(err, b.Rescue(store.ErrIO))
+		}
+		if err != nil {
 			fmt.Println("failed:", err)
 			os.Exit(1)
 		}
@@ -59,8 +64,8 @@ func commitForEver(dir string) {
 	}
 }
 
-// A process that is killed at any moment loses no commit that it was told of
-// and leaves none by half.
+// A process that is killed at any moment, in the middle of a rescue too, loses
+// no commit that it was told of and leaves none by half.
 func TestKillDuringCommits(t *testing.T) {
 	dir := t.TempDir()
 	kills := 20
@@ -73,6 +78,9 @@ func TestKillDuringCommits(t *testing.T) {
 		b, report := openBolt(t, config(dir))
 		if report.SetAside != "" || report.Damaged != 0 {
 			t.Fatalf("kill %d: report is %+v", i, report)
+		}
+		if left := contents(t, dir); len(left) != 1 {
+			t.Errorf("kill %d: %d files besides the lock, want the state alone", i, len(left))
 		}
 		j := b.Journal()
 		last := int(j.Last)/5 - 1

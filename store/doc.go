@@ -13,9 +13,14 @@
 //  5. A file of a newer schema or of another runtime is refused untouched; a
 //     damaged file is set aside under another name and a fresh one started.
 //  6. A lock file of its own, held for life, keeps a second process out; bbolt's
-//     own lock would move with a renamed file.
+//     own lock would move with a renamed file. A commit that succeeded was in
+//     the file that the next start finds, see [ErrReplaced].
 //  7. An entry of the journal that was lost, by retention or by damage, is told
 //     to readers as [ErrExpired]; only a SequenceSkipped entry explains a hole.
+//
+// What the owner does when a Commit fails stands at [Rescuer]. Schema 1 is
+// frozen: testdata/schema1.db was written by its first version, and every later
+// one must read it.
 //
 // Who may call: the arbiter's loop owns Load and Commit; any goroutine may read
 // events. The loop makes the batches, this package never looks into them
