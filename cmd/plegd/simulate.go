@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,19 +23,48 @@ type simulateOptions struct {
 	seed     uint64
 	pods     int
 	rate     float64
+	ctrs     int
+	profile  string
 	noEvents bool
 	faults   faults
+	items    []string
+	file     string
+	script   *script
 }
+
+// The profiles that --profile takes.
+const (
+	defaultProfile = "containerd-2.4"
+	crioProfile    = "cri-o"
+)
+
+var profiles = map[string]simruntime.Profile{
+	defaultProfile:    simruntime.Containerd24,
+	"containerd-1.7":  simruntime.Containerd17,
+	"containerd-1.6":  simruntime.Containerd16,
+	crioProfile:       simruntime.CRIO,
+	"cri-o-no-events": simruntime.CRIONoEvents,
+}
+
+func profileNames() []string { return slices.Sorted(maps.Keys(profiles)) }
+
+// shareAtOnce is the share of containers that exit at once on a CRI-O, whose
+// habits show there.
+const shareAtOnce = 0.1
 
 // newSimulate makes `plegd simulate`.
 func newSimulate(std streams) *cobra.Command {
-	o := simulateOptions{pods: simruntime.DefaultPods, rate: simruntime.DefaultRate, faults: defaultFaults}
+	o := simulateOptions{pods: simruntime.DefaultPods, rate: simruntime.DefaultRate, profile: defaultProfile, faults: defaultFaults}
 	cmd := &cobra.Command{
 		Use:   "simulate --socket PATH",
 		Short: "Serve a simulated CRI runtime with pods that come and go",
-		Long: "simulate serves a simulated CRI runtime that behaves like containerd 2.x, with pods that\n" +
-			"start, exit, restart and vanish, until it is interrupted. It is for trying plegd out and\n" +
-			"for tests. The same seed makes the same pods and faults.",
+		Long: "simulate serves a simulated CRI runtime that behaves like containerd 2.x, or another, with\n" +
+			"pods that start, exit, restart and vanish, until it is interrupted. It is for trying plegd\n" +
+			"out and for tests. The same seed makes the same pods and faults.",
+		Example: "  plegd simulate --socket /tmp/sim.sock --profile cri-o --restart-every 1m\n" +
+			"  plegd simulate --socket /tmp/sim.sock --pods 500 --containers 40\n" +
+			"  plegd simulate --socket /tmp/sim.sock --fault method=ListContainers,code=Internal,from=30s,for=10s \\\n" +
+			"    --fault do=freeze,at=1m,for=5s",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(cmd.Flags()); err != nil {
@@ -48,9 +80,23 @@ func newSimulate(std streams) *cobra.Command {
 	seedFlag(f, &o.seed, "seed", "decides pods and faults")
 	countFlag(f, &o.pods, "pods", "pods at a time")
 	rateFlag(f, &o.rate, "rate", "transitions a second")
+	f.Var(&parsed[int]{&o.ctrs, "count", parseCount, showCount}, "containers",
+		"containers of each pod; the first pods are then there from the start, without events")
+	choiceFlag(cmd, &o.profile, "profile",
+		"the `runtime` that is imitated: "+strings.Join(profileNames(), ", "), profileNames()...)
 	f.BoolVar(&o.noEvents, "no-events", false, "have no event stream, as containerd 1.6")
 	o.faults.addTo(f)
+	f.StringArrayVar(&o.items, "fault", nil, "`item`, a fault or command such as method=ListContainers,code=Internal; may be repeated")
+	f.StringVar(&o.file, "script", "", "`file` with one such item a line")
 	return cmd
+}
+
+// showCount shows no number that isn't given.
+func showCount(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // complete makes the path absolute and refuses what contradicts itself.
@@ -67,21 +113,39 @@ func (o *simulateOptions) complete(f *pflag.FlagSet) error {
 	if err := checkSocketPath("socket", o.socket); err != nil {
 		return err
 	}
-	return o.faults.validate(f)
+	if o.noEvents && f.Changed("profile") {
+		return usagef("--no-events: can't be given with --profile; choose containerd-1.6 or cri-o-no-events")
+	}
+	if f.Changed("script") && o.file == "" {
+		return usagef("--script is empty; give the path of a file")
+	}
+	if err := o.faults.validate(f); err != nil {
+		return err
+	}
+	o.script, err = newScript(o.items, o.file, o.seed)
+	return err
 }
 
 // simulate serves until ctx ends.
 func simulate(ctx context.Context, o simulateOptions, std streams) error {
-	profile := simruntime.Containerd24
-	profile.NoEvents = o.noEvents
-	rt, err := simruntime.New(simruntime.Config{Seed: o.seed, Profile: profile})
+	profile := profiles[o.profile]
+	profile.NoEvents = profile.NoEvents || o.noEvents
+	rt, err := simruntime.New(simruntime.Config{Seed: o.seed, Profile: profile, Wall: o.script.clock.Now})
 	if err != nil {
 		return err
 	}
 	if err := o.faults.rules(rt); err != nil {
 		return err
 	}
-	load, err := simruntime.NewWorkload(rt, simruntime.WorkloadConfig{Seed: o.seed, Pods: o.pods, Rate: o.rate})
+	ends, err := o.script.begin(rt)
+	if err != nil {
+		return err
+	}
+	cfg := simruntime.WorkloadConfig{Seed: o.seed, Pods: o.pods, Rate: o.rate, Containers: o.ctrs}
+	if strings.HasPrefix(o.profile, crioProfile) {
+		cfg.ExitAtOnce = shareAtOnce
+	}
+	load, err := simruntime.NewWorkload(rt, cfg)
 	if err != nil {
 		return err
 	}
@@ -93,10 +157,32 @@ func simulate(ctx context.Context, o simulateOptions, std streams) error {
 	group.Go(func() error { return rt.Serve(ctx, lis) })
 	group.Go(func() error { return load.Run(ctx) })
 	group.Go(func() error { return o.faults.run(ctx, rt) })
+	group.Go(func() error { return o.script.run(ctx, rt, ends) })
 	// The socket accepts by now, so whoever waits for this line may connect.
-	_, _ = fmt.Fprintf(std.out, "simulated runtime on unix://%s: %d pods, %s transitions a second, seed %d, faults: %s\n",
-		o.socket, o.pods, showFloat(o.rate), o.seed, o.faults)
+	_, _ = fmt.Fprintln(std.out, o.greeting())
 	return group.Wait()
+}
+
+// greeting says what is served.
+func (o *simulateOptions) greeting() string {
+	pods := fmt.Sprintf("%d pods", o.pods)
+	if o.ctrs > 0 {
+		pods += fmt.Sprintf(" of %d containers", o.ctrs)
+	}
+	runtime := "runtime"
+	if o.profile != defaultProfile {
+		runtime = o.profile + " runtime"
+	}
+	faults := o.faults.list()
+	if n := len(o.script.items); n > 0 {
+		faults = append(faults, fmt.Sprintf("%d scripted", n))
+	}
+	listed := strings.Join(faults, ", ")
+	if listed == "" {
+		listed = "none"
+	}
+	return fmt.Sprintf("simulated %s on unix://%s: %s, %s transitions a second, seed %d, faults: %s",
+		runtime, o.socket, pods, showFloat(o.rate), o.seed, listed)
 }
 
 // every calls f once in each period until ctx ends.
@@ -123,9 +209,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// String lists the faults that are switched on.
-func (f faults) String() string {
-	var on []string
+// list lists the faults that are switched on.
+func (f faults) list() (on []string) {
 	add := func(used bool, format string, args ...any) {
 		if used {
 			on = append(on, fmt.Sprintf(format, args...))
@@ -137,8 +222,5 @@ func (f faults) String() string {
 	add(f.eofEvery > 0, "EOF every %s", showDuration(f.eofEvery))
 	add(f.hangEvery > 0, "hang every %s for %s", showDuration(f.hangEvery), showDuration(f.hangFor))
 	add(f.restartEvery > 0, "restart every %s for %s", showDuration(f.restartEvery), showDuration(f.restartFor))
-	if len(on) == 0 {
-		return "none"
-	}
-	return strings.Join(on, ", ")
+	return on
 }

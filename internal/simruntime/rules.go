@@ -97,8 +97,8 @@ type Op struct {
 	Event   *Event        // of an event; not to be changed
 }
 
-// validate refuses rules that can't mean what they say.
-func (r Rule) validate() error {
+// Validate refuses a rule that can't mean what it says (ErrRule).
+func (r Rule) Validate() error {
 	event := r.Method == MethodEvent
 	switch {
 	case r.Skip < 0 || r.Every < 0 || r.Times < 0 || r.Hold < 0 || r.Duplicate < 0 || r.Delay < 0:
@@ -162,7 +162,7 @@ type ruleSet struct {
 // AddRule puts a fault into effect. It fails only for a rule that contradicts
 // itself.
 func (r *Runtime) AddRule(rule Rule) (*RuleHandle, error) {
-	if err := rule.validate(); err != nil {
+	if err := rule.Validate(); err != nil {
 		return nil, err
 	}
 	s := r.rules
