@@ -48,6 +48,11 @@ const (
 	// missAfter, ns: an event may be this much later than the list that saw
 	// its change first before it counts as missed.
 	missAfter = 5_000_000_000
+	// maxDisputes is how often a list's word of an earlier state, or of something
+	// removed, is put to the test while a status contradicts it each time. With
+	// the usual back-off that takes a quarter of an hour; a runtime that is still
+	// loading is done by then.
+	maxDisputes = 12
 	// evictSlack, ns: tombstones are evicted in groups, not one commit each.
 	evictSlack = 60_000_000_000
 )

@@ -149,7 +149,7 @@ func (d *digest) record(r *store.Record) {
 		labels += l.h
 	}
 	d.num(labels, uint64(r.Identity.Attempt)<<32|uint64(r.Incarnation),
-		uint64(r.Kind)<<56|uint64(r.State)<<48|uint64(r.Journaled)<<40|uint64(r.Shown)<<32|uint64(r.GaveUp)<<16|
+		uint64(r.Kind)<<56|uint64(r.State)<<48|uint64(r.Journaled)<<40|uint64(r.Shown)<<32|uint64(r.GaveUp)<<16|uint64(r.Disputes)<<8|
 			flags(r.HostNetwork, r.Started, r.Provisional, r.Quiet, r.ToldUnknown, r.ExitSeen),
 		uint64(uint32(r.Reported))<<32|uint64(uint32(r.Exit.Code)),
 		uint64(r.CreatedAt), uint64(r.StartedAt), uint64(r.Exit.FinishedAt), uint64(r.FirstSeen), uint64(r.Known),

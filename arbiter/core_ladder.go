@@ -66,7 +66,7 @@ func bit(s store.State) uint8 { return 1 << s }
 func climb(r *store.Record, to store.State) {
 	if to > r.State {
 		r.State = to
-		r.GaveUp = 0
+		r.GaveUp, r.Disputes = 0, 0
 	}
 }
 

@@ -50,7 +50,7 @@ func (c *Core) observe(s *step, it *Item, o observation) *entity {
 	known := e.rec.Known
 	c.absorb(s, e, it, o)
 	if o.call && o.span.From > known {
-		c.voidExit(e, it)
+		c.voidExit(e, it, o)
 	}
 	if o.call {
 		c.considerLowering(s, e, it, o, known)
@@ -81,11 +81,14 @@ func (c *Core) supplant(s *step, e *entity) {
 // voidExit takes back an exit that was seen without its code and not yet
 // believed, when an answer to a call after everything known shows the
 // container alive: what showed it was wrong (O2).
-func (c *Core) voidExit(e *entity, it *Item) {
+func (c *Core) voidExit(e *entity, it *Item, o observation) {
 	r := &e.rec
 	shown := rung(it.Kind, it.State)
 	if exitUnknown(r) && r.State < store.StateDown && (shown == store.StateCreated || shown == store.StateUp) {
 		r.ExitSeen = false
+		if o.inspect {
+			r.Disputes = min(r.Disputes+1, maxDisputes)
+		}
 		r.Shown &^= bit(store.StateDown)
 		e.via[store.StateDown] = timestamps.FromUnknown
 	}
@@ -218,9 +221,15 @@ func (c *Core) considerLowering(s *step, e *entity, it *Item, o observation, kno
 	switch {
 	case shown == store.StateNone:
 	case shown >= e.rec.State || (shown == store.StateDown && exitUnknown(&e.rec)):
+		if o.inspect && e.lowered != 0 && o.span.From > e.lowered {
+			e.rec.Disputes = min(e.rec.Disputes+1, maxDisputes)
+		}
 		e.lowered = 0
 	case o.span.From <= known:
 	case e.lowered == 0:
+		if !o.inspect && e.rec.Disputes >= maxDisputes {
+			return // the list says so for good, and is wrong
+		}
 		e.lowered = o.span.To
 		c.want(s, e.rec.ID, store.ReasonRegress, o.span.To)
 	case o.inspect && o.span.From > e.lowered && !c.loweredLately(s, &e.rec):

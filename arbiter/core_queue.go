@@ -205,7 +205,7 @@ func (c *Core) emit(s *step) {
 
 // attempt returns how many fruitless answers the least often asked reason has
 // behind it: one call answers all reasons, so the freshest sets the pace.
-func attempt(a store.Ask) int {
+func attempt(a store.Ask, r *store.Record) int {
 	least := math.MaxInt
 	for i := range store.Reasons {
 		why := store.Reason(1 << i)
@@ -215,6 +215,9 @@ func attempt(a store.Ask) int {
 		n := int(a.Tries[i])
 		if why&(store.ReasonUnknown|store.ReasonNoIP|store.ReasonExit255|store.ReasonExit137) != 0 {
 			n++ // just answered so: not again at once
+		}
+		if why == store.ReasonRegress || why == store.ReasonDetails && exitUnknown(r) {
+			n = max(n, int(r.Disputes)) // so far the list was wrong each time
 		}
 		least = min(least, n)
 	}
@@ -234,6 +237,7 @@ func (c *Core) actionFor(s *step, a store.Ask, fresh bool) Action {
 		act.Unknown = c.tombs[a.ID] == nil
 		if t := c.tombs[a.ID]; t != nil {
 			act.NotBefore = c.lowerableAt(s, t)
+			act.Attempt = max(act.Attempt, attempt(a, t))
 		}
 		return act
 	}
@@ -250,7 +254,7 @@ func (c *Core) actionFor(s *step, a store.Ask, fresh bool) Action {
 		}
 		return act
 	}
-	act.Attempt = max(act.Attempt, attempt(a))
+	act.Attempt = max(act.Attempt, attempt(a, &e.rec))
 	if e.lowered != 0 {
 		act.NotBefore = c.lowerableAt(s, &e.rec)
 	}

@@ -40,8 +40,11 @@ func (c *Core) found(s *step, in *StatusSeen) {
 func (c *Core) notFound(s *step, in *StatusSeen) {
 	e := c.edit(s, in.ID)
 	if e == nil {
-		if in.Call.Sent.Tick > c.revive[in.ID] {
+		if first, ok := c.revive[in.ID]; ok && in.Call.Sent.Tick > first {
 			delete(c.revive, in.ID)
+			t := *c.tombs[in.ID]
+			t.Disputes = min(t.Disputes+1, maxDisputes)
+			c.setTombstone(s, &t)
 		}
 		c.answered(s, in.ID, in.Call.Span(), true)
 		return

@@ -24,6 +24,7 @@ func (c *Core) observeTombstone(s *step, t *store.Record, it *Item, o observatio
 	switch {
 	case o.span.From <= t.Removed:
 		c.amendTombstone(s, t, it, o)
+	case !asked && !o.inspect && t.Disputes >= maxDisputes: // listed for good, though it is gone
 	case !asked:
 		c.revive[t.ID] = o.span.To
 		c.want(s, t.ID, store.ReasonRegress, o.span.To)

@@ -638,6 +638,9 @@ func printRecord(r *store.Record) string {
 	if r.GaveUp != 0 {
 		fmt.Fprintf(&b, " gave-up=%s", strings.Join(r.GaveUp.Names(), ","))
 	}
+	if r.Disputes != 0 {
+		fmt.Fprintf(&b, " disputes=%d", r.Disputes)
+	}
 	return b.String()
 }
 

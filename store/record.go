@@ -157,6 +157,7 @@ type Record struct {
 	LoweredAt int64  `cbor:"25,keyasint,omitempty"` // the agent's running time at the last confirmed return, ns; rate limit
 	Shown     uint8  `cbor:"26,keyasint,omitempty"` // bit 1<<State: an observation showed this very state in this incarnation
 	GaveUp    Reason `cbor:"27,keyasint,omitempty"` // reasons that were asked about often enough without being settled
+	Disputes  uint8  `cbor:"28,keyasint,omitempty"` // how often a status has contradicted the lists since the state was reached
 }
 
 // PodKey returns the key under which the entity's pod is kept: its UID, the
@@ -188,5 +189,6 @@ func (r *Record) SameContent(o *Record) bool {
 		r.HostNetwork == o.HostNetwork && r.Started == o.Started && r.Provisional == o.Provisional && r.Quiet == o.Quiet &&
 		r.ToldUnknown == o.ToldUnknown && r.ExitSeen == o.ExitSeen && r.FirstSeen == o.FirstSeen &&
 		r.Removed == o.Removed && r.RemovedAt == o.RemovedAt && r.LoweredAt == o.LoweredAt && r.Shown == o.Shown && r.GaveUp == o.GaveUp &&
+		r.Disputes == o.Disputes &&
 		r.Rest == o.Rest
 }
