@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,8 +47,8 @@ func (f *field) truth() map[string]view {
 			v.State, v.Reported = "ready", "ready"
 		case sbNotReady:
 			v.State, v.Reported = "notready", "notready"
-		default:
-			v.Reported = "unknown"
+		default: // a number outside the enum is shown as it is
+			v.Reported = strconv.Itoa(int(s.GetState()))
 		}
 		var ips []string
 		if ip := s.GetNetwork().GetIp(); ip != "" {
@@ -79,8 +80,10 @@ func (f *field) truth() map[string]view {
 			if c.GetFinishedAt() != 0 {
 				v.Finished, v.Exit = c.GetFinishedAt(), fmt.Sprint(c.GetExitCode())
 			}
-		default:
+		case unknown:
 			v.Reported = "unknown"
+		default:
+			v.Reported = strconv.Itoa(int(c.GetState()))
 		}
 		m[c.GetId()] = v
 	}

@@ -49,6 +49,7 @@ type field struct {
 	mu      sync.Mutex
 	events  []pleg.Event // of all lives
 	at      *pleg.Position
+	retold  map[string]bool           // entities of which the case damaged what was known
 	resets  int                       // times that a reader had to begin again, since the state was lost
 	codes   map[string]map[int32]bool // exit codes that injected events told, by id
 	samples samples
@@ -77,12 +78,12 @@ type setup struct {
 func newField(t *testing.T, opts ...option) *field {
 	t.Helper()
 	s := setup{sim: simruntime.Config{Seed: 1}, agent: pleg.Config{
-		RelistPeriod: periodP, RelistPeriodMax: periodL, RPCTimeout: 2 * time.Second, RelistThreshold: 10 * time.Second,
+		RelistPeriod: periodP, RelistPeriodMax: periodL, RPCTimeout: 5 * time.Second, RelistThreshold: 20 * time.Second,
 	}}
 	for _, o := range opts {
 		o(&s)
 	}
-	f := &field{t: t, cfg: s.agent, maxLog: map[string]int{}, codes: map[string]map[int32]bool{}}
+	f := &field{t: t, cfg: s.agent, maxLog: map[string]int{}, codes: map[string]map[int32]bool{}, retold: map[string]bool{}}
 	f.samples.init()
 	// Goroutines inherit their maker's labels, so what a case leaves behind can
 	// be told from what others run beside it.
@@ -108,7 +109,8 @@ func newField(t *testing.T, opts ...option) *field {
 			for _, r := range f.log.all() {
 				t.Log(r)
 			}
-			for _, ev := range f.all() {
+			all := f.all()
+			for _, ev := range all[max(0, len(all)-60):] {
 				t.Log(describe(ev))
 			}
 		}

@@ -34,6 +34,9 @@ func (f *field) end() {
 func (f *field) checkRules() {
 	f.t.Helper()
 	events := f.all()
+	if f.resets > 0 {
+		f.t.Errorf("G2: positions were lost %d times", f.resets)
+	}
 	f.checkLives(events)
 	f.checkPositions(events)
 	f.checkStored()
@@ -59,21 +62,25 @@ func (f *field) checkLives(events []pleg.Event) {
 		life uint32
 		rank int
 	}
-	at := map[string]state{}
+	at := map[string]state{} // by epoch and id: where the state is lost, all is told anew
 	for _, ev := range events {
-		id, was := ev.EntityID(), at[ev.EntityID()]
-		if id == "" {
+		if ev.EntityID() == "" {
 			continue
 		}
+		id := ev.Position.Epoch.String() + "/" + ev.EntityID()
+		was := at[id]
 		r := rank(ev)
 		switch {
 		case ev.Change == store.ChangeRegressed:
 			at[id] = state{life: ev.Incarnation}
 		case r == 0:
 		case was.life != 0 && ev.Incarnation != was.life:
-			f.t.Errorf("G1: %s is in life %d without a return to it: %s", short(id), ev.Incarnation, describe(ev))
+			f.t.Errorf("G1: in life %d without a return to it: %s", ev.Incarnation, describe(ev))
+		case r == 1 && was.rank > 0 && f.retold[ev.EntityID()]:
+			delete(f.retold, ev.EntityID())
+			at[id] = state{ev.Incarnation, r}
 		case r <= was.rank:
-			f.t.Errorf("G1: %s comes after step %d: told %v", describe(ev), was.rank, f.told(id))
+			f.t.Errorf("G1: %s comes after step %d: told %v", describe(ev), was.rank, f.told(ev.EntityID()))
 		default:
 			at[id] = state{ev.Incarnation, r}
 		}

@@ -1,0 +1,233 @@
+package field_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/plegd/plegd/internal/server"
+	"github.com/plegd/plegd/internal/simruntime"
+)
+
+// serveAPI serves the agent's API on a socket until the returned function is
+// called.
+func (f *field) serveAPI() (socket string, stop func()) {
+	f.t.Helper()
+	socket = filepath.Join(f.t.TempDir(), "api.sock")
+	g := f.g()
+	s, err := server.New(server.Config{
+		Socket: socket, Health: g.Health, Source: func() (server.Source, error) { return g, nil }, Metrics: http.NotFoundHandler(),
+	})
+	f.must(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	return socket, func() { cancel(); f.must(<-done) }
+}
+
+// get asks the API on a connection of its own.
+func (f *field) get(socket, path string) (string, error) {
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	resp, err := client.Get("http://plegd" + path)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
+}
+
+// slowClient asks for a path and reads so slowly that it never ends. The
+// returned function waits until it was cut off.
+func (f *field) slowClient(socket, path string) (cut func()) {
+	f.t.Helper()
+	conn, err := net.Dial("unix", socket)
+	f.must(err)
+	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: plegd\r\n\r\n", path)
+	f.must(err)
+	b := make([]byte, 1)
+	_, err = conn.Read(b)
+	f.must(err)
+	return func() {
+		f.t.Helper()
+		// The server's end: what it had sent is left, and then nothing.
+		f.must(conn.SetReadDeadline(time.Now().Add(patience)))
+		n, err := io.Copy(io.Discard, conn)
+		if err != nil {
+			f.t.Errorf("the slow client was not cut off: %v after %d bytes", err, n)
+		}
+		f.must(conn.Close())
+	}
+}
+
+// TestC56_SlowReaderBlocksNobody: a client that reads the pods one byte at a
+// time holds up neither writes nor other clients, while the store has to grow,
+// and is cut off.
+func TestC56_SlowReaderBlocksNobody(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	heavy := func(c *runtimeapi.ContainerStatus) {
+		c.Message = strings.Repeat("m", 8<<10) // which lists don't carry
+		c.State, c.FinishedAt, c.Reason = exited, time.Now().UnixNano(), "Error"
+	}
+	a := f.sandbox("A", "U1", "10.0.0.5")
+	x := f.container("X", a, "U1", running)
+	for i := range 100 {
+		uid := fmt.Sprintf("N%d", i)
+		f.container("c"+uid, f.sandbox("s"+uid, uid, ""), uid, running, heavy)
+	}
+	f.start()
+	f.trustedJust()
+	f.eventually()
+	f.settled()
+	socket, stop := f.serveAPI()
+	cut := f.slowClient(socket, "/v1/pods")
+	began := time.Now()
+
+	size := f.size()
+	many := f.sandbox("M", "U2", "10.0.0.6")
+	for i := range 200 {
+		f.container(fmt.Sprintf("m%d", i), many, "U2", running, heavy)
+	}
+	f.relists(1)
+	f.exits(x, 0)
+	f.event(evStopped, x, a)
+	f.soon(x, "Died/0")
+	f.byStream(x, 3)
+	f.eventually()
+	if grown := f.size(); grown <= size {
+		t.Errorf("the file did not grow from %d bytes", size)
+	}
+	if body, err := f.get(socket, "/v1/pods/U1"); err != nil || !strings.Contains(body, `"exited"`) {
+		t.Errorf("another client: %v, %.200s", err, body)
+	}
+	t.Logf("all of that in %v; the slow client is cut off after 15 s", time.Since(began))
+	f.neverUnready()
+	cut()
+	stop()
+	f.finish()
+}
+
+// TestC56Variation_ReaderOfTheJournalThatStopped: a subscriber that begins at the
+// oldest event and doesn't go on, while a thousand more are written; when it
+// goes on, it has all of them.
+func TestC56Variation_ReaderOfTheJournalThatStopped(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	a := f.sandbox("A", "U1", "10.0.0.5")
+	x := f.container("X", a, "U1", running)
+	f.start()
+	f.trusted()
+	f.soon(x, "Started")
+	f.settled()
+	oldest := f.g().Oldest()
+	sub, err := f.g().Subscribe(&oldest)
+	f.must(err)
+	first, err := sub.Next(t.Context())
+	f.must(err)
+	for n := range 2 {
+		var ids []string
+		for i := range 150 {
+			ids = append(ids, f.container(fmt.Sprintf("m%d-%d", n, i), a, "U1", exited, attempt(uint32(n))))
+		}
+		f.relists(1)
+		f.eventually()
+		f.drop(ids...)
+		f.relists(1)
+	}
+	f.eventually()
+	f.exits(x, 0)
+	f.event(evStopped, x, a)
+	f.soon(x, "Died/0")
+	end := f.g().Position()
+	got := []uint64{first.Position.Seq}
+	for got[len(got)-1] < end.Seq {
+		ev, err := sub.Next(t.Context())
+		f.must(err)
+		if ev.Position.Seq != got[len(got)-1]+1 {
+			t.Fatalf("after %d comes %d", got[len(got)-1], ev.Position.Seq)
+		}
+		got = append(got, ev.Position.Seq)
+	}
+	if len(got) < 1000 {
+		t.Errorf("only %d events", len(got))
+	}
+	f.neverUnready()
+	f.finish()
+}
+
+// TestC58_NoPings: on an idle node nothing is sent that a server with gRPC's
+// default policy would hold against its client. The runtime judges pings at
+// five minutes; the agent's would have to be as seldom, so none at all is what
+// can be seen in some seconds. In virtual time, internal/cri does it for longer.
+func TestC58_NoPings(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	f.pod("a")
+	f.start()
+	f.trusted()
+	f.settled()
+	calls := f.rt.CallStats("").Started
+	time.Sleep(5 * time.Second)
+	if p := f.rt.Keepalive(); p.Pings > 0 || p.Strikes > 0 || p.GoAways > 0 {
+		t.Errorf("pings: %+v", p)
+	}
+	if n := f.rt.CallStats("GetContainerEvents").Started; n != 1 {
+		t.Errorf("%d streams", n)
+	}
+	if s := f.g().Status(); s.Stream.Reconnects != 0 || s.Relist.State != "stretched" {
+		t.Errorf("%+v", s.Relist)
+	}
+	if n := f.rt.CallStats("").Started - calls; n > 2*(5+2) { // two for each list
+		t.Errorf("%d calls in 5 s of idleness", n)
+	}
+	f.finish()
+}
+
+// TestC58Variation_NoPingsInTrouble: nor are there any while calls hang, lists
+// come late, many events come and the runtime is frozen: what might tempt a
+// client to ask whether anybody is there.
+func TestC58Variation_NoPingsInTrouble(t *testing.T) {
+	t.Parallel()
+	f := newField(t, func(s *setup) { s.agent.RPCTimeout = time.Second })
+	sandbox, x := f.pod("a")
+	f.start()
+	f.trusted()
+	f.soon(x, "Started")
+	f.settled()
+	slow := f.both("Containers", simruntime.Rule{Delay: 1200 * time.Millisecond})
+	f.until("lists that fail", func() bool { return f.g().Status().Relist.Failures > 1 })
+	slow()
+	failing := f.rule(simruntime.Rule{Method: "ContainerStatus", Code: codes.Unavailable})
+	for range 200 {
+		f.event(evStarted, x, sandbox)
+		time.Sleep(time.Millisecond)
+	}
+	failing.Remove()
+	f.rt.Freeze()
+	f.until("lists that fail", func() bool { return f.g().Status().Relist.Failures > 1 })
+	f.rt.Thaw()
+	f.trusted()
+	if p := f.rt.Keepalive(); p.Strikes > 0 || p.GoAways > 0 {
+		t.Errorf("pings: %+v", p)
+	}
+	if n := f.g().Status().Stream.Reconnects; n != 0 {
+		t.Errorf("%d reconnections", n)
+	}
+	f.wants(x, "Created", "Started")
+	f.finish()
+}
