@@ -30,13 +30,12 @@ type Loop struct {
 	// Owned by Run.
 	base    store.Meta // as loaded
 	runtime store.RuntimeID
-	alloc   timestamps.Allocator
-	last    uint64 // the highest number given to an event, all parts before it being written or stuck
+	numbers numbers
 	pending pending
-	stuck   []part // parts numbered and not yet written, in order
-	retry   retry
-	wakeAt  int64 // monotonic ns
-	started int64 // monotonic ns when the loop was made
+	trouble trouble
+	mended  time.Duration // monotonic, of the last try to mend the store, 0 never
+	wakeAt  int64         // monotonic ns
+	started int64         // monotonic ns when the loop was made
 
 	progress atomic.Int64 // monotonic ns of the last turn
 	health   healthState
@@ -62,10 +61,8 @@ func NewLoop(cfg Config) (*Loop, error) {
 	l.calls = NewCalls(cfg.Clock, l.counter)
 	l.inbox.init(cfg.Queue, cfg.QueueBytes, l.endCalls)
 	l.core.Restore(snap)
-	if l.base.Epoch.IsZero() {
-		l.base.Epoch = newEpoch()
-	}
-	l.feed = newFeed(cfg.Store, l.base.Epoch, l.base.Last)
+	l.numbers = newNumbers(l.base)
+	l.feed = newFeed(cfg.Store, timestamps.Position{Epoch: l.numbers.epoch, Seq: l.base.Last})
 	l.view = newView(snap, l.feed.position())
 	l.progress.Store(l.started)
 	return l, nil
@@ -108,10 +105,11 @@ var ErrRuntime = store.ErrForeign
 
 // Run drives the core until ctx ends, then writes what is pending and gives
 // unused numbers back. It returns nil after a clean stop. It fails at once if
-// the store can't take the first reservation, and later if the runtime is
-// another than the one the state describes, or if the store says what no
-// further try can change: store.ErrDamaged, ErrBatch, ErrConflict, ErrClosed.
-// A store that fails otherwise is retried for ever.
+// the store may not be written, and later if the runtime is another than the
+// one the state describes, or if the store says what nothing can change:
+// store.ErrBatch, ErrConflict, ErrClosed, ErrLocked, and ErrDamaged if it is no
+// store.Rescuer. While a store fails otherwise, readers are told from memory,
+// and it is tried again for ever.
 func (l *Loop) Run(ctx context.Context, hooks Hooks) error {
 	l.hooks = hooks
 	defer l.Close()
@@ -137,29 +135,17 @@ func (l *Loop) Close() {
 // turn takes all that waits, steps, and commits if it is time to.
 func (l *Loop) turn() error {
 	l.progress.Store(int64(l.cfg.Clock.Mono()))
-	if !l.full() {
-		for _, in := range l.inbox.take() {
-			if err := l.step(in); err != nil {
-				return err
-			}
+	for _, in := range l.inbox.take() {
+		if err := l.step(in); err != nil {
+			return err
 		}
-		if now := l.now(); l.wakeAt != 0 && now.Stamp.Mono >= l.wakeAt {
-			l.wakeAt = 0
-			in := &TimePassed{At: now.Stamp}
-			l.apply(in, l.core.Step(now, in))
-		}
+	}
+	if now := l.now(); l.wakeAt != 0 && now.Stamp.Mono >= l.wakeAt {
+		l.wakeAt = 0
+		in := &TimePassed{At: now.Stamp}
+		l.apply(in, l.core.Step(now, in))
 	}
 	return l.write()
-}
-
-// full reports whether as much is held for the store as may be.
-func (l *Loop) full() bool {
-	events, entries := l.pending.size()
-	for i := range l.stuck {
-		ev, en := l.stuck[i].size()
-		events, entries = events+ev, entries+en
-	}
-	return max(events, entries) >= l.cfg.unwritten
 }
 
 func (l *Loop) step(in Input) error {
@@ -240,12 +226,8 @@ func (l *Loop) running(mono int64) int64 { return l.base.Running + mono - l.star
 
 // wait sleeps until there is something to do.
 func (l *Loop) wait(ctx context.Context) {
-	full := l.full()
-	if !full && l.inbox.waiting() { // of what came while it was full the note may be gone
-		return
-	}
 	until := int64(l.cfg.Clock.Mono()) + int64(heartbeat)
-	if l.wakeAt != 0 && !full { // a full one does not step, so there is nothing to wake up for
+	if l.wakeAt != 0 {
 		until = min(until, l.wakeAt)
 	}
 	if at := l.writeAt(); at != 0 {

@@ -1,98 +1,19 @@
 package arbiter
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
 )
 
-// retry spaces the tries of a failing store.
-type retry struct {
-	backoff *backoff.ExponentialBackOff
-	at      int64 // monotonic ns of the next try, 0 when nothing is stuck
-}
-
-const (
-	retryFirst = 100 * time.Millisecond // a busy disk is over that soon
-	retryMost  = 10 * time.Second       // a full one is noticed to be free again within that
-)
-
-// newEpoch returns a random epoch, which no earlier one equals but by a chance
-// of 2^-64.
-func newEpoch() (e timestamps.Epoch) {
-	for e.IsZero() {
-		// crypto/rand.Read never fails; it ends the process instead.
-		_, _ = rand.Read(e[:])
-	}
-	return e
-}
-
-// start reserves the first block of numbers and, after anything but a clean
-// stop, journals which numbers it skips (rule D2).
-func (l *Loop) start() error {
-	next, skipFrom := uint64(1), uint64(0)
-	switch {
-	case l.base.Next != 0:
-		next = l.base.Next
-	case l.base.Reserved != 0:
-		next = l.base.Reserved + 1
-		skipFrom = l.base.Last + 1
-	}
-	l.alloc, l.last = timestamps.NewAllocator(next, next-1), l.base.Last
-	if err := l.reserve(1); err != nil {
-		return fmt.Errorf("state: first write: %w", err)
-	}
-	if skipFrom != 0 && skipFrom < next {
-		now := l.now()
-		l.pending.add(&Output{Changes: store.Batch{Events: []store.Event{{
-			Type: store.SequenceSkipped, From: skipFrom, To: next - 1,
-			ObservedAt: now.Stamp.Wall, BootID: l.cfg.BootID, Running: now.Running,
-		}}}})
-	}
-	return nil
-}
-
-// meta is the meta entry as of now. Numbers up to reserved may be in use.
-func (l *Loop) meta(reserved uint64) store.Meta {
-	return store.Meta{
-		Schema: store.Schema, Runtime: l.runtime, Epoch: l.base.Epoch, Reserved: reserved,
-		Tick: l.counter.Last(), Running: l.running(int64(l.cfg.Clock.Mono())), Horizon: l.core.Horizon(),
-		BootID: l.cfg.BootID, Last: l.last,
-	}
-}
-
-// errNumbers: 2^53 numbers of one epoch are used up, which at the default
-// commit rate and full parts takes over a thousand years.
-var errNumbers = errors.New("no position numbers left in this epoch")
-
-// reserve makes a block durable in a transaction of its own.
-func (l *Loop) reserve(n int) error {
-	limit, ok := l.alloc.Reservation(n)
-	if !ok {
-		return errNumbers
-	}
-	began := l.cfg.Clock.Mono()
-	err := l.cfg.Store.Commit(&store.Batch{Meta: l.meta(limit)})
-	l.cfg.Observer.Committed(l.cfg.Clock.Mono()-began, 0, err)
-	if err != nil {
-		return err
-	}
-	l.alloc.Extend(limit)
-	return nil
-}
-
 // writeAt returns when the next write is due, monotonic ns, 0 for none.
 func (l *Loop) writeAt() int64 {
 	switch {
-	case l.retry.at != 0:
-		return l.retry.at
+	case l.failing():
+		return l.trouble.at
 	case l.pending.changes():
 		// Spaced under load, at once when idle (rule D1).
 		now := int64(l.cfg.Clock.Mono())
@@ -106,113 +27,113 @@ func (l *Loop) writeAt() int64 {
 	}
 }
 
-// write commits and publishes what is pending, if it is time to. The error is
-// one that no further try would change.
+// write commits and publishes what is pending, if it is time to. While the
+// store fails it publishes from memory. The error is one that no further try
+// would change.
 func (l *Loop) write() error {
-	now := int64(l.cfg.Clock.Mono())
-	if len(l.stuck) > 0 {
-		if now < l.retry.at {
+	if l.failing() {
+		l.tellPending()
+		if int64(l.cfg.Clock.Mono()) < l.trouble.at {
 			return nil
 		}
-		if err := l.writeParts(); err != nil || len(l.stuck) > 0 {
+		if err := l.retry(); err != nil || l.failing() {
 			return err
 		}
 	}
 	if !l.pending.changes() {
 		if !l.pending.effects.empty() {
-			l.publish(&part{effects: l.pending.effects})
+			l.publish(&part{effects: l.pending.effects}, false)
 			l.pending.effects = effects{}
 		}
 		return nil
 	}
-	if !l.limiter.AllowN(time.Unix(0, now), 1) {
+	if !l.limiter.AllowN(time.Unix(0, int64(l.cfg.Clock.Mono())), 1) {
 		return nil
 	}
-	l.stuck = l.pending.split()
-	return l.writeParts()
+	return l.writeParts(l.pending.split())
 }
 
-// hopeless lists what a store says when trying the same again never helps. A
-// damaged one is set aside by the next start, and a batch that was refused was
-// made from a state that can't be trusted: going on would only hold back for
-// ever what is new.
-var hopeless = []error{store.ErrDamaged, store.ErrBatch, store.ErrConflict, store.ErrClosed, errNumbers}
-
-func isHopeless(err error) bool {
-	return slices.ContainsFunc(hopeless, func(target error) bool { return errors.Is(err, target) })
-}
-
-// writeParts commits the parts in order until one fails. A failed one keeps
-// its numbers and is tried again unchanged, since whether it was written is
-// not known (rule D3). The error is one that no further try would change.
-func (l *Loop) writeParts() error {
-	for len(l.stuck) > 0 {
-		p := &l.stuck[0]
-		if err := l.commit(p); err != nil {
-			now, mono := l.cfg.Clock.Wall(), int64(l.cfg.Clock.Mono())
-			l.health.storeFailed(err, now, mono)
-			if isHopeless(err) {
-				return fmt.Errorf("state can't be written any more: %w", err)
+// writeParts commits parts in order and publishes each when it is durable. If
+// one fails, readers are told of that and the rest from memory. The error is
+// one that no further try would change; then nothing more is told.
+func (l *Loop) writeParts(parts []part) error {
+	for i := range parts {
+		p := &parts[i]
+		err := l.prepare(p)
+		if err == nil {
+			err = l.commitReserving(&p.batch)
+		}
+		if err != nil {
+			if err := l.failed(err); err != nil {
+				return err
 			}
-			if l.retry.backoff == nil {
-				l.retry.backoff = backoff.NewExponentialBackOff(backoff.WithInitialInterval(retryFirst),
-					backoff.WithMaxInterval(retryMost), backoff.WithMaxElapsedTime(0))
+			if p.numbered {
+				l.trouble.batch = &p.batch
 			}
-			l.retry.at = mono + int64(l.retry.backoff.NextBackOff())
+			for ; i < len(parts); i++ {
+				l.tell(&parts[i])
+			}
 			return nil
 		}
-		l.publish(p)
+		l.publish(p, false)
 		l.progress.Store(int64(l.cfg.Clock.Mono())) // many parts on a slow disk are progress too
-		l.stuck[0] = part{}
-		l.stuck = l.stuck[1:]
 	}
-	l.stuck, l.retry = nil, retry{}
-	l.health.storeWorks()
 	return nil
 }
 
-// commit numbers a part, once, and writes it.
-func (l *Loop) commit(p *part) error {
-	if !p.numbered {
-		if uint64(len(p.batch.Events)) > l.alloc.Left() {
-			if err := l.reserve(len(p.batch.Events)); err != nil {
-				return err
-			}
-		}
-		first, err := l.alloc.Take(len(p.batch.Events))
-		if err != nil {
+// prepare numbers a part that is to be written before it is told.
+func (l *Loop) prepare(p *part) error {
+	events := p.batch.Events
+	if uint64(len(events)) > l.numbers.alloc.Left() {
+		if err := l.reserve(len(events)); err != nil {
 			return err
 		}
-		for i := range p.batch.Events {
-			p.batch.Events[i].Position = timestamps.Position{Epoch: l.base.Epoch, Seq: first + uint64(i)}
-		}
-		// Half a block ahead the next is reserved in the same transaction, so
-		// that reserving costs no sync of its own.
-		reserved := l.alloc.Limit()
-		if l.alloc.Left() < timestamps.Block/2 {
-			if more, ok := l.alloc.Reservation(timestamps.Block); ok {
-				reserved = more
-			}
-		}
-		if n := len(p.batch.Events); n > 0 {
-			l.last = p.batch.Events[n-1].Position.Seq
-		}
-		p.batch.Meta = l.meta(reserved)
-		p.numbered = true
 	}
-	began := l.cfg.Clock.Mono()
-	err := l.cfg.Store.Commit(&p.batch)
-	l.cfg.Observer.Committed(l.cfg.Clock.Mono()-began, len(p.batch.Events), err)
+	first, err := l.numbers.alloc.Take(len(events))
 	if err != nil {
 		return err
 	}
-	l.alloc.Extend(p.batch.Meta.Reserved)
+	l.place(events, first)
+	l.complete(p)
 	return nil
 }
 
-// publish shows readers what is durable.
-func (l *Loop) publish(p *part) {
-	l.view.apply(p, l.feed.append)
+// complete gives a numbered part its meta entry. Half a block ahead the next
+// is reserved in the same transaction, so that reserving costs no sync of its
+// own.
+func (l *Loop) complete(p *part) {
+	reserved := l.numbers.alloc.Limit()
+	if l.numbers.alloc.Left() < timestamps.Block/2 {
+		if more, ok := l.numbers.alloc.Reservation(timestamps.Block); ok {
+			reserved = more
+		}
+	}
+	if n := len(p.batch.Events); n > 0 {
+		l.numbers.last = p.batch.Events[n-1].Position.Seq
+	}
+	p.batch.Meta = l.meta(reserved)
+	p.numbered = true
+}
+
+// commitReserving commits a batch whose meta entry reserves numbers.
+func (l *Loop) commitReserving(b *store.Batch) error {
+	if err := l.commit(b); err != nil {
+		return err
+	}
+	l.numbers.alloc.Extend(b.Meta.Reserved)
+	return nil
+}
+
+func (l *Loop) commit(b *store.Batch) error {
+	began := l.cfg.Clock.Mono()
+	err := l.cfg.Store.Commit(b)
+	l.cfg.Observer.Committed(l.cfg.Clock.Mono()-began, len(b.Events), err)
+	return err
+}
+
+// publish shows readers a part: what is durable, or volatile what is not yet.
+func (l *Loop) publish(p *part, volatile bool) {
+	l.view.apply(p, func(events []store.Event) timestamps.Position { return l.feed.append(events, volatile) })
 	now := l.cfg.Clock.Wall().UnixNano()
 	for i := range p.batch.Events {
 		ev := &p.batch.Events[i]
@@ -232,16 +153,19 @@ func (l *Loop) stop() error {
 			return errors.Join(err, l.abandon())
 		}
 	}
-	for len(l.stuck) > 0 || l.pending.changes() {
-		if len(l.stuck) == 0 {
-			l.stuck = l.pending.split()
-		}
-		if err := l.writeParts(); err != nil {
+	if l.failing() {
+		l.tellPending()
+		if err := l.catchUp(); err != nil {
 			return err
 		}
-		if len(l.stuck) > 0 {
-			return fmt.Errorf("state could not be written before the end, the next start finds the rest out again: %w", l.health.storeError())
+	}
+	if !l.failing() && l.pending.changes() {
+		if err := l.writeParts(l.pending.split()); err != nil {
+			return err
 		}
+	}
+	if l.failing() {
+		return fmt.Errorf("state could not be written before the end, the next start finds the rest out again: %w", l.health.storeError())
 	}
 	if err := l.write(); err != nil { // what needed no writing
 		return errors.Join(err, l.abandon())
@@ -252,7 +176,7 @@ func (l *Loop) stop() error {
 // abandon ends a loop whose inputs can't be trusted: what they led to is not
 // written. Unless a write is in doubt, the unused numbers are given back.
 func (l *Loop) abandon() error {
-	if len(l.stuck) > 0 {
+	if l.failing() {
 		return nil
 	}
 	return l.giveBack()
@@ -260,8 +184,9 @@ func (l *Loop) abandon() error {
 
 // giveBack notes that the numbers after those used are free (rule D2).
 func (l *Loop) giveBack() error {
-	meta := l.meta(l.alloc.Next() - 1)
-	meta.Next = l.alloc.Next()
+	next := l.numbers.alloc.Next()
+	meta := l.meta(next - 1)
+	meta.Next = next
 	if err := l.cfg.Store.Commit(&store.Batch{Meta: meta}); err != nil {
 		return fmt.Errorf("state: last write: %w", err)
 	}

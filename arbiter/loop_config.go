@@ -22,10 +22,9 @@ const (
 	// heartbeat: the loop turns at least this often, so that silence of its
 	// own can be told from idleness (Health.Progress).
 	heartbeat = 5 * time.Second
-	// maxUnwritten: while the store fails, no more than this many events, and
-	// as many other entries, are held for it; then the loop takes nothing more
-	// until it works again. Not all that is held has events: an id that only a
-	// false event named has a question and a record.
+	// maxUnwritten: while the store fails, no more than this many events are
+	// held to be written later, as many as the journal keeps by default. With
+	// the next one history is lost, so a new epoch begins.
 	maxUnwritten = 50_000
 )
 
@@ -42,7 +41,7 @@ type Config struct {
 	BootID     string           // boot id of the node, put into events; "" unknown
 	Runtime    store.RuntimeID  // what the state is to describe; Name is learnt from Version
 
-	unwritten int // events, and other entries, held while the store fails; 0: maxUnwritten, tests set less
+	unwritten int // events held while the store fails; 0: maxUnwritten, tests set less
 }
 
 func (c Config) defaulted() Config {

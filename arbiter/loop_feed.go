@@ -1,9 +1,6 @@
 package arbiter
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -15,67 +12,93 @@ import (
 // keep up; who is further behind reads the store.
 const tailSize = 4096
 
-// readAtOnce is how many events a subscription takes from the store in one
-// short transaction.
-const readAtOnce = 256
-
-// ErrStopped is returned to readers once the loop has ended.
-var ErrStopped = errors.New("the agent has stopped")
-
-// ExpiredError says that a position is not, or no longer, in the journal. It
-// wraps store.ErrExpired.
-type ExpiredError struct {
-	Asked  timestamps.Position
-	Oldest timestamps.Position // the oldest position that can be read on from; Seq 0 when nothing was journaled
-	Newest timestamps.Position // of the newest event; Asked is above it if it was not given out yet
-}
-
-// Error says what became of the position, and from where reading can go on.
-func (e *ExpiredError) Error() string {
-	switch {
-	case e.Asked.Epoch != e.Oldest.Epoch:
-		return fmt.Sprintf("position %s is of another epoch (the state it belongs to is lost, or another agent's), oldest is %s", e.Asked, e.Oldest)
-	case e.Asked.Seq > e.Newest.Seq:
-		return fmt.Sprintf("position %s was not given out yet, newest is %s", e.Asked, e.Newest)
-	}
-	return fmt.Sprintf("position %s expired, oldest is %s", e.Asked, e.Oldest)
-}
-
-// Unwrap returns store.ErrExpired.
-func (e *ExpiredError) Unwrap() error { return store.ErrExpired }
-
 // feed hands published events to subscriptions. Subscriptions pull, so a
 // reader that stops reading holds nothing but its own position and what it has
 // read ahead, readAtOnce events at most.
+//
+// The tail is one history: epochs follow one another in it, and what the store
+// lacks of the present epoch is all there. So a reader goes on from any
+// position in it, also across a change of epoch.
 type feed struct {
 	store store.Store
-	epoch timestamps.Epoch
 
-	mu      sync.Mutex
-	tail    []store.Event // the newest published events, oldest first
-	last    uint64        // number of the newest published event, or of the last one before this run
-	changed chan struct{} // closed and replaced when something is published
-	ended   bool
+	mu        sync.Mutex
+	tail      []store.Event       // the newest published events, oldest first; Volatile until they are written
+	prev      timestamps.Position // of what was published before tail[0], in an earlier run if need be
+	at        timestamps.Position // of the newest published event; Seq 0 in an epoch that has none yet
+	unwritten int                 // the last so many of tail are told from memory and to be written
+	changed   chan struct{}       // closed and replaced when something is published
+	ended     bool
 }
 
-func newFeed(s store.Store, epoch timestamps.Epoch, last uint64) *feed {
-	return &feed{store: s, epoch: epoch, last: last, changed: make(chan struct{})}
+func newFeed(s store.Store, at timestamps.Position) *feed {
+	return &feed{store: s, prev: at, at: at, changed: make(chan struct{})}
 }
 
-// append publishes committed events and returns the position readers are at.
-func (f *feed) append(events []store.Event) timestamps.Position {
+// append publishes events and returns the position readers are at. They are
+// volatile if they aren't written yet.
+func (f *feed) append(events []store.Event, volatile bool) timestamps.Position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(events) > 0 {
-		f.tail = append(f.tail, events...)
-		if n := len(f.tail) - tailSize; n > tailSize { // trim in large steps
-			f.tail = append([]store.Event(nil), f.tail[n:]...)
-		}
-		f.last = events[len(events)-1].Position.Seq
-		close(f.changed)
-		f.changed = make(chan struct{})
+	if len(events) == 0 {
+		return f.at
 	}
-	return timestamps.Position{Epoch: f.epoch, Seq: f.last}
+	n := len(f.tail)
+	f.tail = append(f.tail, events...)
+	if volatile {
+		for i := range f.tail[n:] {
+			f.tail[n+i].Volatile = true
+		}
+		f.unwritten += len(events)
+	}
+	f.at = events[len(events)-1].Position
+	// Trimmed in large steps. What is to be written stays.
+	if extra := len(f.tail) - max(tailSize, f.unwritten); extra > tailSize {
+		f.prev = f.tail[extra-1].Position
+		f.tail = slices.Clone(f.tail[extra:])
+	}
+	close(f.changed)
+	f.changed = make(chan struct{})
+	return f.at
+}
+
+// wrote notes that the oldest n unwritten events are in the store.
+func (f *feed) wrote(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n = min(n, f.unwritten)
+	from := len(f.tail) - f.unwritten
+	for i := range f.tail[from : from+n] {
+		f.tail[from+i].Volatile = false
+	}
+	f.unwritten -= n
+}
+
+// held returns how many events are told from memory and to be written.
+func (f *feed) held() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unwritten
+}
+
+// toWrite returns the events that are to be written, as they are stored.
+func (f *feed) toWrite() []store.Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	events := slices.Clone(f.tail[len(f.tail)-f.unwritten:])
+	for i := range events {
+		events[i].Volatile = false
+	}
+	return events
+}
+
+// begin starts an epoch. What was told from memory in the one before will not
+// be written any more; readers find it here as long as the tail has it.
+func (f *feed) begin(e timestamps.Epoch) timestamps.Position {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.unwritten = timestamps.Position{Epoch: e}, 0
+	return f.at
 }
 
 func (f *feed) close() {
@@ -90,125 +113,45 @@ func (f *feed) close() {
 func (f *feed) position() timestamps.Position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return timestamps.Position{Epoch: f.epoch, Seq: f.last}
+	return f.at
 }
 
-// oldest returns the position to resume from so as to read all that is left.
+// oldest returns the position to resume from so as to read all that is left:
+// from the store on, if memory goes on where the store ends, else from memory.
 func (f *feed) oldest() timestamps.Position {
-	first := f.store.Journal().First
-	return timestamps.Position{Epoch: f.epoch, Seq: max(first, 1) - 1}
+	j := f.store.Journal()
+	f.mu.Lock()
+	prev := f.prev
+	_, joined := f.next(timestamps.Position{Epoch: j.Epoch, Seq: j.Last})
+	f.mu.Unlock()
+	if j.Entries == 0 || !joined {
+		return prev
+	}
+	from := max(j.First, 1) - 1
+	if events, err := f.store.Events(from, 1); err == nil && len(events) == 1 && events[0].Type == store.SequenceSkipped {
+		from = events[0].From - 1 // in between are numbers that hold nothing
+	}
+	return timestamps.Position{Epoch: j.Epoch, Seq: from}
 }
 
-// Position returns that of the newest published event. The snapshot of pods
-// that is read before is at most that old.
-func (l *Loop) Position() timestamps.Position { return l.feed.position() }
-
-// Oldest returns the oldest position that can be subscribed from.
-func (l *Loop) Oldest() timestamps.Position { return l.feed.oldest() }
-
-// Subscribe returns a subscription to the events after a position, nil for
-// those after now. Every subscription sees every event, in order, each once;
-// it costs nothing while it is not read. The error is an ExpiredError where
-// events after the position are no longer there, or the position is of another
-// epoch or was never given out.
-func (l *Loop) Subscribe(from *timestamps.Position) (*Subscription, error) {
-	now := l.feed.position()
-	if from == nil {
-		return &Subscription{feed: l.feed, after: now.Seq}, nil
+// next returns the index in tail of the first event after a position, which is
+// len(tail) for a reader that is up to date. ok is false where memory can't
+// tell what comes next. The caller holds the lock.
+func (f *feed) next(after timestamps.Position) (i int, ok bool) {
+	i = len(f.tail)
+	if after.Epoch == f.at.Epoch && after.Seq >= f.at.Seq {
+		return i, true
 	}
-	s := &Subscription{feed: l.feed, after: from.Seq}
-	if from.Epoch != now.Epoch || from.Seq > now.Seq {
-		return nil, &ExpiredError{Asked: *from, Oldest: l.feed.oldest(), Newest: now}
+	for i > 0 && f.tail[i-1].Position.Epoch != after.Epoch {
+		i--
 	}
-	if from.Seq < now.Seq {
-		if err := s.fill(); err != nil {
-			return nil, err
-		}
+	if i == 0 { // nothing of its epoch is left
+		return 0, after == f.prev
 	}
-	return s, nil
-}
-
-// Subscription is one reader's place in the journal. It is for one goroutine.
-type Subscription struct {
-	feed  *feed
-	after uint64
-	buf   []store.Event // read ahead, not yet returned
-}
-
-// Next returns the next event; it waits for one until ctx ends. Other errors
-// are an ExpiredError, when the reader was slower than the journal's
-// retention, and ErrStopped. The event is shared with other readers, labels
-// and all: don't change it.
-func (s *Subscription) Next(ctx context.Context) (*store.Event, error) {
-	for len(s.buf) == 0 {
-		s.feed.mu.Lock()
-		changed, behind, ended := s.feed.changed, s.feed.last > s.after, s.feed.ended
-		s.feed.mu.Unlock()
-		switch {
-		case behind:
-			if err := s.fill(); err != nil {
-				return nil, err
-			}
-			continue
-		case ended:
-			return nil, ErrStopped
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-changed:
-		}
+	for i > 0 && f.tail[i-1].Position.Epoch == after.Epoch && f.tail[i-1].Position.Seq > after.Seq {
+		i--
 	}
-	ev := &s.buf[0]
-	if s.buf = s.buf[1:]; len(s.buf) == 0 {
-		s.buf = nil // an empty slice would still hold all that was read
-	}
-	s.after = ev.Position.Seq
-	return ev, nil
-}
-
-// Position returns that of the last event returned, for resuming after it.
-func (s *Subscription) Position() timestamps.Position {
-	return timestamps.Position{Epoch: s.feed.epoch, Seq: s.after}
-}
-
-// fill reads ahead, from memory where the events are still there, else from
-// the store.
-func (s *Subscription) fill() error {
-	if s.fillFromTail() {
-		return nil
-	}
-	events, err := s.feed.store.Events(s.after, readAtOnce)
-	if errors.Is(err, store.ErrExpired) {
-		return &ExpiredError{Asked: s.Position(), Oldest: s.feed.oldest(), Newest: s.feed.position()}
-	}
-	if errors.Is(err, store.ErrClosed) { // the owner closes it after the loop's end
-		return fmt.Errorf("%w: what comes after %s was not read in time", ErrStopped, s.Position())
-	}
-	if err != nil {
-		return fmt.Errorf("journal after %s: %w", s.Position(), err)
-	}
-	for i := range events {
-		events[i].Position.Epoch = s.feed.epoch
-	}
-	s.buf = events
-	return nil
-}
-
-func (s *Subscription) fillFromTail() bool {
-	s.feed.mu.Lock()
-	defer s.feed.mu.Unlock()
-	tail := s.feed.tail
-	if len(tail) == 0 || tail[0].Position.Seq > s.after+1 {
-		return false
-	}
-	for i := range tail {
-		if tail[i].Position.Seq > s.after {
-			// Copied, since a part of the tail would keep all of it alive for as
-			// long as this reader doesn't go on.
-			s.buf = slices.Clone(tail[i:min(len(tail), i+readAtOnce)])
-			return true
-		}
-	}
-	return false
+	// What comes next is there, if what is before it is not after the position:
+	// the position itself, or the end of another epoch.
+	return i, i > 0 || f.prev.Epoch != after.Epoch || f.prev.Seq <= after.Seq
 }

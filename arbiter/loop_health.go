@@ -24,6 +24,10 @@ type Health struct {
 	StoreError  string // why the last commit failed, "" if it didn't
 	StoreSince  time.Time
 	StoreFails  time.Duration // for how long commits have failed, by the monotonic clock
+	Resets      int           // how often in this run the state was lost and begun anew
+	ResetReason string        // why the last time
+	ResetAside  string        // where what there was of it was put, "" if nowhere
+	ResetAt     time.Time     // when
 	Faults      []PodFault    // pods of which something can't be inspected, the longest first
 	ClockStep   time.Duration // the last step of the wall clock that was noticed, 0 for none
 	Stepped     time.Time     // when it was noticed, by the wall clock after it
@@ -154,6 +158,15 @@ func (s *healthState) storeFailed(err error, now time.Time, mono int64) {
 	}
 }
 
+// storeReset takes note of a state that was lost and begun anew.
+func (s *healthState) storeReset(cause error, aside string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.h.Resets++
+	s.h.ResetReason, s.h.ResetAside, s.h.ResetAt = cause.Error(), aside, now
+	s.note()
+}
+
 func (s *healthState) storeWorks() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,8 +196,8 @@ func (l *Loop) Health() Health {
 	l.health.mu.Unlock()
 	h.Progress = time.Duration(max(0, mono-l.progress.Load()))
 	l.view.mu.RLock()
-	// Not what the core has applied: while the store fails, readers see what
-	// was before.
+	// Not what the core has applied: while a commit hangs, readers see what was
+	// before.
 	if h.Relisted = l.view.freshAll != 0; h.Relisted {
 		h.RelistAge = time.Duration(max(0, mono-l.view.relisted))
 	}

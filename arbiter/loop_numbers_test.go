@@ -1,42 +1,16 @@
 package arbiter
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/store/storetest"
 	"github.com/plegd/plegd/timestamps"
 )
-
-// history is what readers were ever told, over all lives of the agent.
-type history struct {
-	told map[timestamps.Position]store.Event
-	last uint64
-}
-
-// add takes what a reader was told. A position with two contents is the one
-// thing that must never be (D2).
-func (h *history) add(t interface{ Fatalf(string, ...any) }, events []store.Event) {
-	if h.told == nil {
-		h.told = map[timestamps.Position]store.Event{}
-	}
-	for _, ev := range events {
-		if old, ok := h.told[ev.Position]; ok {
-			if diff := cmp.Diff(old, ev); diff != "" {
-				t.Fatalf("D2: position %v has two contents (-first +second):\n%s", ev.Position, diff)
-			}
-		}
-		h.told[ev.Position] = ev
-		h.last = max(h.last, ev.Position.Seq)
-	}
-}
 
 // gapless checks that each number of the epoch is told or skipped, so that a
 // reader can tell a skip from a loss.
@@ -212,70 +186,4 @@ func TestLoopNumbersSurviveAnEmptiedJournal(t *testing.T) {
 		}
 		d.stop()
 	})
-}
-
-// TestLoopNoPositionHasTwoContents: over random lives of the agent, ended
-// cleanly or not, with commits that fail before and after they are written,
-// readers are told one history (D2, D3; F12, F13, F14).
-func TestLoopNoPositionHasTwoContents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		// Without Deadline, which panics in a bubble.
-		rapid.Check(struct{ testing.TB }{t}, livesOfOneHistory)
-	})
-}
-
-func livesOfOneHistory(t *rapid.T) {
-	m := store.NewMemory(storetest.Runtime, store.Retention{Entries: rapid.SampledFrom([]int{3, 50, 50_000}).Draw(t, "entries")})
-	var h history
-	var ids []string
-	for life := range rapid.IntRange(2, 5).Draw(t, "lives") {
-		m = m.Reopen()
-		d := drive(t, m, func(c *Config) { c.CommitRate = 10_000 })
-		from := d.Position()
-		if from.Seq < h.last {
-			t.Fatalf("life %d begins at %v, readers have been at %d", life, from, h.last)
-		}
-		d.sync(items(ids)...)
-		for range rapid.IntRange(0, 4).Draw(t, "bursts") {
-			n := rapid.IntRange(0, 2).Draw(t, "failures")
-			switch rapid.IntRange(0, 2).Draw(t, "kind") {
-			case 0:
-				d.faulty.FailBefore(n, store.ErrFull)
-			case 1:
-				d.faulty.FailAfter(n, errors.New("input/output error"))
-			}
-			for range rapid.IntRange(0, 4).Draw(t, "events") {
-				ids = append(ids, fmt.Sprintf("s%d", len(ids)))
-				d.tell(ids[len(ids)-1])
-			}
-		}
-		if rapid.Bool().Draw(t, "quiet") {
-			d.sync(items(ids)...)
-		}
-		sub := &Subscription{feed: d.feed, after: from.Seq}
-		if at, err := d.Subscribe(&from); err == nil {
-			sub = at
-		}
-		var told []store.Event
-		for sub.Position().Seq < d.Position().Seq {
-			ev, err := sub.Next(context.Background())
-			if errors.Is(err, store.ErrExpired) {
-				break // the retention was faster
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			told = append(told, *ev)
-		}
-		h.add(t, told)
-		if rapid.Bool().Draw(t, "crash") {
-			d.faulty.FailBefore(-1, errCrash)
-			d.cancel()
-			_ = d.end()
-		} else {
-			d.faulty.FailBefore(0, nil)
-			d.faulty.FailAfter(0, nil)
-			d.stop()
-		}
-	}
 }

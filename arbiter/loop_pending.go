@@ -8,7 +8,8 @@ import (
 	"github.com/plegd/plegd/timestamps"
 )
 
-// pending gathers what steps decided until it is committed. Of several changes
+// pending gathers what steps decided until it is committed or, while the store
+// fails, told from memory. Of several changes
 // to one entity the last is kept; events are all kept, in order.
 type pending struct {
 	records map[string]*store.Record // put
@@ -20,9 +21,8 @@ type pending struct {
 	effects effects
 }
 
-// effects is what readers are told once the changes before it are durable. Of
-// several of one kind the last is kept: while the store fails, relists go on
-// and so do these.
+// effects is what readers are told once the changes before it are told. Of
+// several of one kind the last is kept.
 type effects struct {
 	fresh     map[string]timestamps.Tick // pod key, "" for everything → newest call that was applied
 	confirmed map[string]struct{}        // ids
@@ -30,9 +30,7 @@ type effects struct {
 	relisted  int64                      // monotonic ns at which the newest full list was sent
 }
 
-func (e *effects) empty() bool { return e.size() == 0 }
-
-func (e *effects) size() int { return len(e.fresh) + len(e.confirmed) + len(e.faults) }
+func (e *effects) empty() bool { return len(e.fresh)+len(e.confirmed)+len(e.faults) == 0 }
 
 func (e *effects) add(out *Output) {
 	if e.fresh == nil {
@@ -92,23 +90,12 @@ func (p *pending) changes() bool {
 	return p.meta || len(p.records)+len(p.gone)+len(p.tombs)+len(p.asks)+len(p.events) > 0
 }
 
-// size is how many events are pending, and how many entries otherwise.
-func (p *pending) size() (events, entries int) {
-	return len(p.events), len(p.records) + len(p.gone) + len(p.tombs) + len(p.asks) + p.effects.size()
-}
-
 // part is one transaction's worth of pending changes. Its events get their
-// numbers when it is first written and keep them however often that is tried.
+// numbers when it is first written or told and keep them from then on.
 type part struct {
 	batch    store.Batch
 	numbered bool
 	effects  effects
-}
-
-// size is how many events the part holds, and how many entries otherwise.
-func (p *part) size() (events, entries int) {
-	b := &p.batch
-	return len(b.Events), len(b.Records) + len(b.Gone) + len(b.Tombstones) + len(b.Forgotten) + len(b.Asks) + len(b.Answered) + p.effects.size()
 }
 
 // partSize is how many events or records go into one transaction: enough to

@@ -77,6 +77,23 @@ func (d *driven) stop() {
 	}
 }
 
+// works waits until the store works and has all that was told.
+func (d *driven) works() {
+	d.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); d.Health().StoreError != ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			d.t.Fatalf("the store still fails: %s", d.Health().StoreError)
+		}
+	}
+}
+
+// forgetTail leaves nothing in memory for readers, as after a restart.
+func (d *driven) forgetTail() {
+	d.feed.mu.Lock()
+	defer d.feed.mu.Unlock()
+	d.feed.tail, d.feed.prev = nil, d.feed.at
+}
+
 var errCrash = errors.New("the process is gone")
 
 // crash ends the loop without letting it write anything more.
@@ -182,6 +199,33 @@ func (d *driven) rest(sub *Subscription) (events []store.Event) {
 		events = append(events, *ev)
 	}
 	return events
+}
+
+// readTo takes what a subscription has up to a position, through all epochs.
+func (d *driven) readTo(sub *Subscription, end timestamps.Position) (events []store.Event) {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for sub.Position() != end {
+		ev, err := sub.Next(ctx)
+		if err != nil {
+			d.t.Fatalf("after %v: %v", sub.Position(), err)
+		}
+		events = append(events, *ev)
+	}
+	return events
+}
+
+// equalsStore fails unless a store has what the core of an ended loop has.
+func (d *driven) equalsStore(s store.Store) {
+	d.t.Helper()
+	snap, err := s.Load()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if b := d.core.Missing(snap); !changesNothing(&b) {
+		d.t.Fatalf("the store has not what the core has: %+v", b)
+	}
 }
 
 // beginning is the position before everything.

@@ -78,9 +78,7 @@ func TestLoopSubscribeRefuses(t *testing.T) {
 		d.sync(items(names("s", i+1))...)
 	}
 	// As after a restart: nothing is in memory.
-	d.feed.mu.Lock()
-	d.feed.tail = nil
-	d.feed.mu.Unlock()
+	d.forgetTail()
 	now := d.Position()
 	for name, from := range map[string]timestamps.Position{
 		"dropped by the retention": {Epoch: now.Epoch, Seq: 3},
@@ -250,9 +248,7 @@ func TestLoopStoppedReaders(t *testing.T) {
 			t.Errorf("at the end comes %v", err)
 		}
 		// Once the store is closed too, what is only there can't be delivered.
-		d.feed.mu.Lock()
-		d.feed.tail = nil
-		d.feed.mu.Unlock()
+		d.forgetTail()
 		late, err := d.Subscribe(&timestamps.Position{Epoch: d.Position().Epoch, Seq: 1})
 		if err != nil {
 			t.Fatal(err)

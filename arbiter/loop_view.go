@@ -10,7 +10,8 @@ import (
 	"github.com/plegd/plegd/timestamps"
 )
 
-// view is the committed state as readers see it.
+// view is the state as readers see it: what is committed and, while the store
+// fails, what has been told from memory since.
 type view struct {
 	mu       sync.RWMutex
 	recs     map[string]*store.Record
@@ -41,7 +42,7 @@ func newView(snap *store.Snapshot, at timestamps.Position) *view {
 	return v
 }
 
-// apply takes a committed part. Its events are published while readers of the
+// apply takes a part. Its events are published while readers of the
 // view wait: who has read an event finds what it led to in the pods, and who
 // goes on from the position of the pods finds that position in the feed.
 func (v *view) apply(p *part, publish func([]store.Event) timestamps.Position) {
@@ -84,6 +85,13 @@ func (v *view) apply(p *part, publish func([]store.Event) timestamps.Position) {
 		close(v.changed)
 		v.changed = make(chan struct{})
 	}
+}
+
+// moveTo sets the position of a view that a new epoch begins with.
+func (v *view) moveTo(at timestamps.Position) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.position = at
 }
 
 func (v *view) refresh(fresh map[string]timestamps.Tick) {

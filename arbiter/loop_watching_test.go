@@ -14,6 +14,7 @@ type watching struct {
 	woken     []time.Time // steps of TimePassed
 	commits   []commitSeen
 	published int
+	heard     func(store.Event) // of each published event; may be nil
 	actions   []Action
 	stepped   func(Input, *Output) // may be nil
 }
@@ -42,10 +43,13 @@ func (w *watching) Committed(_ time.Duration, events int, err error) {
 	w.commits = append(w.commits, commitSeen{time.Now(), events, err})
 }
 
-func (w *watching) Published(*store.Event, time.Duration) {
+func (w *watching) Published(ev *store.Event, _ time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.published++
+	if w.heard != nil {
+		w.heard(*ev)
+	}
 }
 
 func (w *watching) do(actions []Action) {
