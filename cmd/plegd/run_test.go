@@ -277,7 +277,7 @@ func TestUnsupportedStream(t *testing.T) {
 }
 
 // A disk that hangs doesn't hold up the end.
-func TestWatchdog(t *testing.T) {
+func TestStopInTimeOnAHungDisk(t *testing.T) {
 	t.Parallel()
 	c := startAs(t, childConfig{mode: "stop in time"})
 	if code := c.code(stopLimit); code != exitFailure || !strings.Contains(c.stderr.String(), "stop takes too long") {

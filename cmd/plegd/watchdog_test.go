@@ -140,9 +140,8 @@ func TestWatchdogEndsAStoppedAgent(t *testing.T) {
 	again := start(t, dir.args(endpoint, "--watchdog", "5s")...)
 	dir.awaitReady(t)
 	p.moves(t)
-	p.quit.Store(true)
-	p.wait.Wait()
-	again.terminate()
+	again.signal(syscall.SIGTERM)
+	again.code(patience)
 }
 
 // TestWatchdogLeavesAHealthyAgentAlone, and one whose runtime is hung: that is
