@@ -102,8 +102,15 @@ func TestFrozenRuntimeCanEnd(t *testing.T) {
 			late, err := net.Dial("unix", path)
 			check(t, err)
 			defer func() { _ = late.Close() }()
-			if rt.Frozen() {
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
 				end(rt)
+			}()
+			select {
+			case <-ended:
+			case <-time.After(30 * time.Second): // gRPC would wait for early for 120 s
+				t.Fatal("doesn't end")
 			}
 			wantCode(t, r.end(), codes.Unavailable)
 			if rt.Freeze(); rt.Frozen() {

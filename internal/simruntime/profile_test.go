@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	sim "github.com/plegd/plegd/internal/simruntime"
-	"github.com/plegd/plegd/internal/simruntime/simtest"
 )
 
 // The tests of this file are named after the habits of runtimes. "Measured" is
@@ -247,63 +245,6 @@ func TestExitCode255(t *testing.T) {
 	})
 }
 
-// Measured: SIGTERM ends CRI-O's stream with a clean EOF and containerd's with
-// Unavailable; SIGKILL both with Unavailable.
-func TestHowStreamsEnd(t *testing.T) {
-	for name, tc := range map[string]struct {
-		profile sim.Profile
-		end     func(*sim.Runtime)
-		clean   bool
-	}{
-		"CRI-O, SIGTERM":          {sim.CRIO, (*sim.Runtime).Down, true},
-		"CRI-O, SIGKILL":          {sim.CRIO, (*sim.Runtime).Kill, false},
-		"CRI-O, frozen, SIGTERM":  {sim.CRIO, func(rt *sim.Runtime) { rt.Freeze(); rt.Down() }, false},
-		"containerd 2.4, SIGTERM": {sim.Containerd24, (*sim.Runtime).Down, false},
-		"containerd 1.7, SIGTERM": {sim.Containerd17, (*sim.Runtime).Down, false},
-		"containerd 2.4, SIGKILL": {sim.Containerd24, (*sim.Runtime).Kill, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			rt, path := simtest.Start(t, sim.Config{Profile: tc.profile})
-			conn := simtest.Dial(t, path)
-			r := subscribe(t, conn)
-			waitSubscribers(t, rt, 1)
-			tc.end(rt)
-			switch err := r.end(); {
-			case tc.clean && !errors.Is(err, io.EOF):
-				t.Errorf("ended with %v, want EOF", err)
-			case !tc.clean:
-				wantCode(t, err, codes.Unavailable)
-			}
-			rt.Up()
-			version(t, conn)
-		})
-	}
-}
-
-// A CRI-O that goes down waits for nobody who doesn't read, and lets go of what
-// hangs.
-func TestCleanEndWaitsForNobody(t *testing.T) {
-	inBubble(t, sim.Config{Profile: sim.CRIO}, func(t *testing.T, rt *sim.Runtime, c client, _ func() *reader) {
-		stopReading(t, rt, c)
-		for i := range 10 {
-			rt.InjectEvent(big(i))
-		}
-		simtest.Rule(t, rt, sim.Rule{Method: "Status", Hang: true, IgnoreCancel: true})
-		hung := make(chan error, 1)
-		go func() {
-			_, err := c.Status(t.Context(), &runtimeapi.StatusRequest{})
-			hung <- err
-		}()
-		synctest.Wait()
-		start := time.Now()
-		rt.Down()
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("took %v", took)
-		}
-		wantCode(t, <-hung, codes.Unavailable)
-	})
-}
-
 // cri-o#7164, measured: with pod events off the stream ends at once and without
 // an error, each time; the extras of PodSandboxStatus are gone too.
 func TestCRIOWithEventsOff(t *testing.T) {
@@ -336,123 +277,6 @@ func TestContainerd16HasNoStreams(t *testing.T) {
 		wantCode(t, err, codes.Unimplemented)
 		if n := len(must(c.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})).Containers); n != 1 {
 			t.Errorf("%d containers", n)
-		}
-	})
-}
-
-// containerd#7318: each event goes to one subscriber, in turn; 1000 wait for
-// the first one and the newest are dropped.
-func TestContainerd17SubscribersCompete(t *testing.T) {
-	inBubble(t, sim.Config{Profile: sim.Containerd17, SubscriberBuffer: 3}, func(t *testing.T, rt *sim.Runtime, c client, sub func() *reader) {
-		_, err := must(c.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{})).Recv()
-		wantCode(t, err, codes.Unimplemented)
-		inject(rt, "1", "2", "3", "4")
-		time.Sleep(24 * time.Hour) // they don't expire
-		one := sub()
-		if got := one.read(); !slices.Equal(got, []string{"1", "2", "3"}) {
-			t.Errorf("kept %v, want the oldest 3", got)
-		}
-		if st := rt.EventStats(); st.Overflowed != 1 || st.Replayed != 3 || st.Waiting != 0 {
-			t.Errorf("stats: %+v", st)
-		}
-		two := sub()
-		for _, id := range []string{"a", "b", "c", "d", "e"} {
-			inject(rt, id)
-			synctest.Wait()
-		}
-		if a, b := one.read(), two.read(); !slices.Equal(a, []string{"a", "c", "e"}) || !slices.Equal(b, []string{"b", "d"}) {
-			t.Errorf("one got %v, two got %v", a, b)
-		}
-		// One that has gone is noticed at the next send, and that event is lost.
-		two.cancel()
-		synctest.Wait()
-		for _, id := range []string{"f", "g", "h"} {
-			inject(rt, id)
-			synctest.Wait()
-		}
-		if got := one.read(); !slices.Equal(got, []string{"g", "h"}) {
-			t.Errorf("got %v, want all but the first", got)
-		}
-		// One that doesn't read leaves the others more.
-		stuck, err := c.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
-		check(t, err)
-		synctest.Wait()
-		for i := range 40 {
-			rt.InjectEvent(big(i))
-			synctest.Wait()
-		}
-		if got := len(one.read()); got < 30 || got == 40 {
-			t.Errorf("the one that reads got %d of 40", got)
-		}
-		_ = stuck
-	})
-}
-
-// Measured: on CRI-O a subscriber that stops reading stalls all; events queue up
-// to 1000, then the newest are dropped, and calls go on.
-func TestCRIOSlowSubscriberStallsTheOthers(t *testing.T) {
-	inBubble(t, sim.Config{Profile: sim.CRIO, SubscriberBuffer: 5, StallProducers: true}, func(t *testing.T, rt *sim.Runtime, c client, sub func() *reader) {
-		r := sub()
-		stuck, err := c.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
-		check(t, err)
-		synctest.Wait()
-		for i := range 40 {
-			rt.InjectEvent(big(i)) // which never blocks
-			synctest.Wait()
-		}
-		reached := r.read()
-		if len(reached) == 0 || len(reached) > 20 {
-			t.Errorf("the other one got %d of 40", len(reached))
-		}
-		must(c.RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: podSpec.Config()}))
-		late := sub() // joins at once
-		lost := int(rt.EventStats().Overflowed)
-		for range 41 - lost {
-			must(stuck.Recv())
-		}
-		rest := r.read()
-		if len(reached)+len(rest) != 41-lost || lost == 0 {
-			t.Errorf("got %d and %d of 41, %d lost", len(reached), len(rest), lost)
-		}
-		for i, id := range slices.Concat(reached, rest) {
-			if id != strconv.Itoa(i) {
-				t.Errorf("event %d is %s: not the newest were dropped", i, id)
-			}
-		}
-		inject(rt, "z")
-		if got := late.read(); got[len(got)-1] != "z" {
-			t.Errorf("the late one got %v", got)
-		}
-	})
-}
-
-// Measured: CRI-O keeps events for its first subscriber ever, and later throws
-// away what nobody listens to.
-func TestCRIOKeepsEventsForTheFirstSubscriberOnly(t *testing.T) {
-	inBubble(t, sim.Config{Profile: sim.CRIO, SubscriberBuffer: 3}, func(t *testing.T, rt *sim.Runtime, _ client, sub func() *reader) {
-		inject(rt, "1", "2", "3", "4")
-		time.Sleep(time.Hour)
-		if st := rt.EventStats(); st.Waiting != 3 || st.Overflowed != 1 {
-			t.Errorf("stats: %+v", st)
-		}
-		first := sub()
-		if got := first.read(); !slices.Equal(got, []string{"1", "2", "3"}) {
-			t.Errorf("kept %v, want 1 2 3", got)
-		}
-		rt.EndStreams(codes.Unavailable)
-		inject(rt, "lost", "too")
-		second := sub()
-		inject(rt, "heard")
-		if got := second.read(); !slices.Equal(got, []string{"heard"}) {
-			t.Errorf("got %v, want heard", got)
-		}
-		if st := rt.EventStats(); st.Unheard != 2 {
-			t.Errorf("stats: %+v", st)
-		}
-		rt.Restart()
-		inject(rt, "after the restart")
-		if st := rt.EventStats(); st.Waiting != 1 {
-			t.Errorf("stats: %+v", st)
 		}
 	})
 }
@@ -568,65 +392,5 @@ func TestOOMReasonComesLate(t *testing.T) {
 				t.Errorf("%s: status %v", name, st)
 			}
 		})
-	}
-}
-
-// On one socket path a runtime is upgraded and downgraded, and finds its pods.
-func TestUpgradeInPlace(t *testing.T) {
-	rt, path := simtest.Start(t, sim.Config{Profile: sim.Containerd16})
-	conn := simtest.Dial(t, path)
-	c := runtimeapi.NewRuntimeServiceClient(conn)
-	_, app := pod(t, rt, "u1")
-	if err := rt.SetProfile(sim.Containerd24); !errors.Is(err, sim.ErrState) {
-		t.Errorf("while up: %v", err)
-	}
-	for _, p := range []sim.Profile{sim.Containerd24, sim.CRIO, sim.Containerd17, sim.CRIONoEvents, sim.Containerd16} {
-		rt.Down()
-		check(t, rt.SetProfile(p))
-		rt.Up()
-		version(t, conn)
-		v := must(c.Version(t.Context(), &runtimeapi.VersionRequest{}))
-		if v.RuntimeName != p.Name || v.RuntimeVersion != p.Version || rt.Profile() != p {
-			t.Errorf("version: %v, want %s %s", v, p.Name, p.Version)
-		}
-		if st := must(c.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: app})).Status; st.State != runtimeapi.ContainerState_CONTAINER_RUNNING {
-			t.Errorf("%s %s: %v", p.Name, p.Version, st)
-		}
-		switch r := subscribe(t, conn); {
-		case p.NoEvents:
-			wantCode(t, r.end(), codes.Unimplemented)
-		case p.EventsOff:
-			if err := r.end(); !errors.Is(err, io.EOF) {
-				t.Errorf("ended with %v", err)
-			}
-		default:
-			waitSubscribers(t, rt, 1)
-			inject(rt, "x")
-			if ev := r.next(); ev.ContainerId != "x" {
-				t.Errorf("got %v", ev)
-			}
-		}
-	}
-}
-
-func TestImpossibleProfiles(t *testing.T) {
-	for name, edit := range map[string]func(*sim.Profile){
-		"no name":   func(p *sim.Profile) { p.Name = "" },
-		"both":      func(p *sim.Profile) { p.NoEvents, p.EventsOff = true, true },
-		"queue":     func(p *sim.Profile) { p.Queue = 7 },
-		"share":     func(p *sim.Profile) { p.Exit255 = 2 },
-		"part":      func(p *sim.Profile) { p.StoppedFirst, p.StartedExited = 0.5, 0.1 },
-		"back skew": func(p *sim.Profile) { p.CreatedSkew = -1 },
-	} {
-		p := sim.CRIO
-		edit(&p)
-		if _, err := sim.New(sim.Config{Profile: p}); err == nil {
-			t.Errorf("%s: made", name)
-		}
-		rt := simtest.New(t, sim.Config{})
-		rt.Down()
-		if err := rt.SetProfile(p); err == nil || rt.Profile() != sim.Containerd24 {
-			t.Errorf("%s: set, %v", name, err)
-		}
 	}
 }
