@@ -11,10 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// settle is how long plegd may take to tell what happened. Without a stream that is a few relists:
-// a removal needs two witnesses.
-const settle = time.Minute
-
 // watched is a runtime with an agent on it, and a proxy between them if calls are to be counted.
 type watched struct {
 	rt    *containerd

@@ -17,9 +17,6 @@ func gaps(at []time.Time) []time.Duration {
 	return out
 }
 
-// longWait bounds waits for several periods. It says nothing of how fast the agent is.
-const longWait = 90 * time.Second
-
 // awaitRelists waits for n relists after a mark and returns all calls since then.
 func (w *watched) awaitRelists(t *testing.T, mark, n int) (calls []call) {
 	t.Helper()

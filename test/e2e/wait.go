@@ -6,6 +6,14 @@ import (
 	"time"
 )
 
+const (
+	// settle is how long plegd may take to tell what happened. Without a stream that is a few relists:
+	// a removal needs two witnesses.
+	settle = time.Minute
+	// longWait bounds waits for several periods. It says nothing of how fast the agent is.
+	longWait = 90 * time.Second
+)
+
 // eventually waits until f returns nil, and fails the test with f's last error if it doesn't.
 func eventually(t testing.TB, timeout time.Duration, what string, f func() error) {
 	t.Helper()
