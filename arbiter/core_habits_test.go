@@ -1,6 +1,10 @@
 package arbiter
 
 import (
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/plegd/plegd/store"
@@ -71,5 +75,30 @@ func TestEveryKindHasAName(t *testing.T) {
 	}
 	if MissKind(200).String() != "other" {
 		t.Error("a kind out of range has a name")
+	}
+}
+
+// TestDesignShowsTheTable: docs/design.md has each row, with its source.
+func TestDesignShowsTheTable(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	design := strings.ReplaceAll(string(text), "`", "")
+	for i := range habits {
+		h := &habits[i]
+		name, versions := cmp.Or(h.runtime, "every"), "all"
+		switch open := (release{}); {
+		case h.from != open && h.to != open:
+			versions = fmt.Sprintf("%d.%d to %d.%d", h.from.major, h.from.minor, h.to.major, h.to.minor)
+		case h.to != open:
+			versions = fmt.Sprintf("before %d.%d", h.to.major, h.to.minor)
+		case h.from != open:
+			versions = fmt.Sprintf("from %d.%d", h.from.major, h.from.minor)
+		}
+		if row := fmt.Sprintf("| %s | %s | %s | %s |", name, versions, h.what, h.source); !strings.Contains(design, row) {
+			t.Errorf("docs/design.md lacks %s", row)
+		}
 	}
 }

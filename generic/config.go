@@ -32,10 +32,9 @@ const (
 
 	// DefaultCallRate is how many calls about single pods, sandboxes and
 	// containers go out in a second, DefaultCallBurst how many may go at once
-	// after a quiet time. A busy node of 250 containers with 50 changes a second
-	// makes some 100 to 150, the kubelet's own relists as many; this leaves room
-	// above both, and a runtime that is asked about 20,000 containers at the
-	// agent's first start keeps most of its time for others.
+	// after a quiet time. That is three times what the kubelet's own relists make
+	// at 50 changes a second on 110 pods (145, measured with 1.36), and spreads
+	// the details of 20,000 containers at the agent's first start over 40 s.
 	DefaultCallRate  = 500
 	DefaultCallBurst = 1000
 

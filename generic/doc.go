@@ -10,8 +10,8 @@
 //  2. Hand every arbiter.Action to [Relister.Do]. The loop may call it: it
 //     never blocks.
 //  3. Tell it of the stream ([Relister.StreamChanged]), of each verdict on a
-//     full list ([Relister.Judged]) and of other doubt ([Relister.Shrink]):
-//     they move the period.
+//     full list ([Relister.Judged]), of other doubt ([Relister.Shrink]) and of
+//     another version of the runtime ([Relister.Renew]): they move the period.
 //
 // Invariants
 //

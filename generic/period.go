@@ -45,8 +45,8 @@ type PeriodStatus struct {
 //	   └────────────────── stream down, from everywhere ◄─────────────────────────┘
 //
 // Needed is 2^strikes. A relist with misses adds a strike, a clean relist at
-// the longest takes one away: trust that was lost by missing is earned back by
-// a longer clean run, not by waiting. A stream that ends, an overflow or a
+// the longest takes one away, another version of the runtime all: trust that
+// was lost by missing is earned back by a longer clean run, not by waiting. A stream that ends, an overflow or a
 // failed list throw the run away but are no strikes: they say nothing about
 // whether an open stream can be relied on.
 type period struct {

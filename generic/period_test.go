@@ -27,6 +27,8 @@ func TestPeriod(t *testing.T) {
 		{"and an interrupted run starts over", "u1 m1 m1 c1 c1 c1 s1 c1 c1 c1 c2"},
 		{"misses are remembered when the stream ends", "u1 m1 d1 u1 c1 c2"},
 		{"each clean relist at the longest forgives one", "u1 m1 m1 c1 c1 c1 c2 c4 c8 c10 c10 c10 s1 c2"},
+		{"another version starts without them", "u1 m1 m1 c1 r1 c2 c4"},
+		{"and at the base", "u1 c2 c4 r1 c2"},
 		{"forgiven in part", "u1 m1 m1 c1 c1 c1 c2 c4 c8 c10 c10 s1 c1 c2"},
 	} {
 		p := newPeriod(time.Second, 10*time.Second)
@@ -54,6 +56,8 @@ func apply(p *period, input byte) {
 		p.judged(arbiter.Relist{})
 	case 's', 'f':
 		p.shrink()
+	case 'r':
+		p.renew()
 	}
 }
 
@@ -113,7 +117,7 @@ func TestPeriodProperties(t *testing.T) {
 		clean := 0 // clean relists since the last trouble
 		for range rapid.IntRange(0, 200).Draw(t, "steps") {
 			before := p
-			in := rapid.SampledFrom([]byte("uddcccccccccmns")).Draw(t, "input")
+			in := rapid.SampledFrom([]byte("uddcccccccccmnsr")).Draw(t, "input")
 			apply(&p, in)
 			switch in {
 			case 'c':
@@ -128,13 +132,13 @@ func TestPeriodProperties(t *testing.T) {
 				t.Fatalf("period %v out of bounds", p.current)
 			case !p.up && p.current != base:
 				t.Fatalf("stretched without a stream: %+v", s)
-			case (in == 'm' || in == 's' || in == 'd' || in == 'u') && p.current != base:
+			case (in == 'm' || in == 's' || in == 'r' || in == 'd' || in == 'u') && p.current != base:
 				t.Fatalf("not back at the base after %c", in)
 			case p.current > before.current && (in != 'c' || clean < before.needed() || p.current > 2*before.current):
 				t.Fatalf("grew from %v to %v on %c after %d clean of %d", before.current, p.current, in, clean, before.needed())
 			case in == 'm' && s.Needed < before.needed():
 				t.Fatalf("a miss made it easier: %d to %d", before.needed(), s.Needed)
-			case s.Needed < before.needed() && (in != 'c' || before.current != longest):
+			case s.Needed < before.needed() && in != 'r' && (in != 'c' || before.current != longest):
 				t.Fatalf("forgiven by %c at %v", in, before.current)
 			}
 		}
