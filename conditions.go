@@ -34,10 +34,12 @@ const (
 	// ConditionStreamDown: the event stream is not up. Not ready in
 	// ModeEvented; in ModeHybrid relists do its work.
 	ConditionStreamDown = "stream_down"
-	// ConditionStoreDegraded: the state can't be written.
+	// ConditionStoreDegraded: the state can't be written, and readers are told
+	// from memory.
 	ConditionStoreDegraded = "store_degraded"
-	// ConditionStateReset: the state file was no use and was set aside when
-	// this run began, so earlier positions are lost. It holds until the end.
+	// ConditionStateReset: the state file was no use and was set aside, when
+	// this run began or later, so earlier positions are lost. It holds until the
+	// end.
 	ConditionStateReset = "state_reset"
 	// ConditionInspectionFailing: sandboxes or containers of some pods can't be
 	// inspected; what is served of them is the last good answer.
@@ -106,9 +108,6 @@ func (g *Generator) neverRelisted(l arbiter.Health) *Condition {
 	if _, err := g.runtime.get(); err != "" {
 		cause = err
 	}
-	if cause == "" && l.StoreError != "" {
-		cause = "what it found can't be written: " + l.StoreError
-	}
 	if cause != "" {
 		c.Reason += ": " + cause
 		c.quiet = false
@@ -125,11 +124,10 @@ func (g *Generator) relistFailing(l arbiter.Health) *Condition {
 		Reason: "relists are failing: " + l.ListError}
 }
 
-// relistOld: the age of what is served, the last good relist that could be
-// written, is compared with the threshold plus the period by which the next
-// was to come. So a stretched period is no fault, not even when the runtime
-// goes away towards its end and the period shrinks. In ModeEvented no age
-// counts: the stream does.
+// relistOld: the age of what is served, the last good relist, is compared with
+// the threshold plus the period by which the next was to come. So a stretched
+// period is no fault, not even when the runtime goes away towards its end and
+// the period shrinks. In ModeEvented no age counts: the stream does.
 func (g *Generator) relistOld(l arbiter.Health) *Condition {
 	period := g.relister.Status().Promised
 	allowed := g.cfg.RelistThreshold + period
@@ -139,11 +137,8 @@ func (g *Generator) relistOld(l arbiter.Health) *Condition {
 	c := &Condition{Name: ConditionRelistOld, Check: CheckRelist, Since: g.ago(l.RelistAge - allowed),
 		Reason: fmt.Sprintf("the last relist that succeeded was %v ago, allowed are %v and a period of %v",
 			l.RelistAge.Round(time.Millisecond), g.cfg.RelistThreshold, period)}
-	switch {
-	case l.ListError != "":
+	if l.ListError != "" {
 		c.Reason += ": " + l.ListError
-	case l.StoreError != "":
-		c.Reason += ": what later ones found can't be written: " + l.StoreError
 	}
 	return c
 }
@@ -163,23 +158,31 @@ func (g *Generator) streamDown(l arbiter.Health) *Condition {
 	return c
 }
 
-// storeDegraded: for as long as a relist may be old, what is served may be too.
+// storeDegraded leaves the answers good: what can't be written is served from
+// memory.
 func (g *Generator) storeDegraded(l arbiter.Health) *Condition {
 	if l.StoreError == "" {
 		return nil
 	}
-	young := l.StoreFails <= g.cfg.RelistThreshold+g.relister.Status().Promised
-	return &Condition{Name: ConditionStoreDegraded, Check: CheckState, Ready: young, Since: l.StoreSince.UTC(),
-		Reason: "can't be written, what is new is held back until it can: " + l.StoreError}
+	return &Condition{Name: ConditionStoreDegraded, Check: CheckState, Ready: true, Since: l.StoreSince.UTC(),
+		Reason: "can't be written, what is new is served from memory until it can: " + l.StoreError}
 }
 
-func (g *Generator) stateReset(arbiter.Health) *Condition {
-	if g.report.Reason == nil {
+func (g *Generator) stateReset(l arbiter.Health) *Condition {
+	since, aside, why := l.ResetAt.UTC(), l.ResetAside, l.ResetReason
+	switch {
+	case l.Resets > 0:
+	case g.report.Reason != nil:
+		since, aside, why = g.ago(g.cfg.Clock.Mono()-g.began), g.report.SetAside, g.report.Reason.Error()
+	default:
 		return nil
 	}
-	return &Condition{Name: ConditionStateReset, Check: CheckState, Ready: true, Since: g.ago(g.cfg.Clock.Mono() - g.began),
-		Reason: fmt.Sprintf("earlier positions are lost, the old state file was set aside as %s: %v", g.report.SetAside, g.report.Reason),
-		quiet:  true} // New has told
+	c := &Condition{Name: ConditionStateReset, Check: CheckState, Ready: true, Since: since, quiet: true} // who began anew has told
+	c.Reason = "earlier positions are lost: " + why
+	if aside != "" {
+		c.Reason = fmt.Sprintf("earlier positions are lost, the old state file was set aside as %s: %s", aside, why)
+	}
+	return c
 }
 
 // inspectionFailing names the pods, those that began to fail first first.

@@ -145,7 +145,10 @@ func (g *Generator) gauges() metrics.Gauges {
 		Stream: h.Stream, Period: rel.Period, Queued: h.Queued, Reinspections: h.Reinspect,
 		Waiting: rel.Waiting, Inspecting: rel.Inspecting, Journal: g.store.Journal(),
 		Sandboxes: map[string]int{}, Containers: map[string]int{}, RelistAge: -1,
-		Conditions: map[string]bool{},
+		Conditions: map[string]bool{}, StateResets: uint64(h.Resets),
+	}
+	if g.report.Reason != nil {
+		m.StateResets++
 	}
 	for _, name := range Conditions {
 		m.Conditions[name] = false

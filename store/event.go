@@ -68,6 +68,9 @@ type EventContainer struct {
 // the events of one entity are in the order of its life.
 //
 // Events are immutable once published: maps and slices in them are shared.
+// Volatile alone says nothing of what happened, but how the event came to its
+// reader: before it could be written. Read later under the same position it
+// has the same content, and Volatile is false; no event is stored with it set.
 type Event struct {
 	Position    timestamps.Position   `cbor:"-"` // the key it is stored under
 	Type        EventType             `cbor:"1,keyasint"`
@@ -82,7 +85,7 @@ type Event struct {
 	ObservedAt  int64                 `cbor:"10,keyasint"`          // ns by the agent's wall clock
 	Source      timestamps.Provenance `cbor:"11,keyasint,omitempty"`
 	Inferred    bool                  `cbor:"12,keyasint,omitempty"` // not shown by any observation, but follows from one
-	Volatile    bool                  `cbor:"13,keyasint,omitempty"` // published before it could be written
+	Volatile    bool                  `cbor:"13,keyasint,omitempty"` // delivered before it could be written; see above
 	BootID      string                `cbor:"14,keyasint,omitempty"` // of the node when it was observed
 	Change      Change                `cbor:"15,keyasint,omitempty"`
 	Changed     []string              `cbor:"16,keyasint,omitempty"`

@@ -23,6 +23,7 @@ type Gauges struct {
 	Reinspections   int // entries of the reinspection queue
 	Waiting         int // inspections that wait for their time or a slot
 	Inspecting      int // inspections in flight
+	StateResets     uint64 // how often in this run the state was lost and begun anew
 	Journal         store.Journal
 	RunningPods     int
 	Sandboxes       map[string]int // by state
@@ -58,6 +59,7 @@ var (
 	descReinspect   = describe("reinspection_queue_length", "Entities whose state has yet to be asked for again.")
 	descWaiting     = describe("inspections_waiting", "Inspections that wait for their time or for a slot.")
 	descInspecting  = describe("inspections_in_flight", "Inspections in flight.")
+	descResets      = describe("state_resets_total", "How often the state was no use and was set aside and begun anew, at the start or later.")
 	descFirst       = describe("journal_first_sequence", "Number of the oldest event in the journal, 0 if it is empty.")
 	descLast        = describe("journal_last_sequence", "Number of the newest event in the journal, 0 if it is empty.")
 	descEntries     = describe("journal_entries", "Events in the journal.")
@@ -106,6 +108,7 @@ func (g Gauges) collect(ch chan<- prometheus.Metric) {
 	gauge(descReinspect, float64(g.Reinspections))
 	gauge(descWaiting, float64(g.Waiting))
 	gauge(descInspecting, float64(g.Inspecting))
+	counter(descResets, g.StateResets)
 	gauge(descFirst, float64(g.Journal.First))
 	gauge(descLast, float64(g.Journal.Last))
 	gauge(descEntries, float64(g.Journal.Entries))
