@@ -37,9 +37,9 @@ type pod struct {
 }
 
 // runPod makes and starts a sandbox. The name also gives the UID.
-func (c *containerd) runPod(t testing.TB, name string) *pod {
+func (c *containerd) runPod(t testing.TB, name string, changes ...func(*runtimeapi.PodSandboxConfig)) *pod {
 	t.Helper()
-	p, err := c.tryRunPod(t.Context(), name)
+	p, err := c.tryRunPod(t.Context(), name, changes...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func (c *containerd) runPod(t testing.TB, name string) *pod {
 }
 
 // tryRunPod is runPod for goroutines, which may not end a test.
-func (c *containerd) tryRunPod(ctx context.Context, name string) (*pod, error) {
+func (c *containerd) tryRunPod(ctx context.Context, name string, changes ...func(*runtimeapi.PodSandboxConfig)) (*pod, error) {
 	uid := "uid-" + name
 	p := &pod{rt: c, name: name, uid: uid, config: &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: namespace, Uid: uid},
@@ -62,6 +62,9 @@ func (c *containerd) tryRunPod(ctx context.Context, name string) (*pod, error) {
 			},
 		},
 	}}
+	for _, change := range changes {
+		change(p.config)
+	}
 	r, err := c.cri.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
 	if err != nil {
 		return nil, fmt.Errorf("run pod %s: %w", name, err)
