@@ -20,9 +20,9 @@ type Gauges struct {
 	Period          generic.PeriodStatus
 	Conditions      map[string]bool // by name, all of them: whether it holds
 	Queued          int
-	Reinspections   int // entries of the reinspection queue
-	Waiting         int // inspections that wait for their time or a slot
-	Inspecting      int // inspections in flight
+	Reinspections   int    // entries of the reinspection queue
+	Waiting         int    // inspections that wait for their time or a slot
+	Inspecting      int    // inspections in flight
 	StateResets     uint64 // how often in this run the state was lost and begun anew
 	Journal         store.Journal
 	RunningPods     int
