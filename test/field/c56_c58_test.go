@@ -140,14 +140,20 @@ func TestC56Variation_ReaderOfTheJournalThatStopped(t *testing.T) {
 	first, err := sub.Next(t.Context())
 	f.must(err)
 	for n := range 2 {
-		var ids []string
-		for i := range 150 {
-			ids = append(ids, f.container(fmt.Sprintf("m%d-%d", n, i), a, "U1", exited, attempt(uint32(n))))
+		var ids, sandboxes []string
+		for i := range 15 {
+			uid := fmt.Sprintf("N%d-%d", n, i)
+			sandboxes = append(sandboxes, f.sandbox("s"+uid, uid, ""))
+			for j := range 10 {
+				ids = append(ids, f.container(fmt.Sprintf("m%d-%d-%d", n, i, j), sandboxes[i], uid, exited, attempt(uint32(j))))
+			}
 		}
-		f.relists(1)
 		f.eventually()
 		f.drop(ids...)
-		f.relists(1)
+		for _, s := range sandboxes {
+			f.must(f.rt.DropSandbox(s))
+		}
+		f.eventually()
 	}
 	f.eventually()
 	f.exits(x, 0)
