@@ -12,7 +12,9 @@
 //
 //  1. Give every event a number from a durable block and write Changes in one
 //     transaction. A batch whose outcome is unknown is written again unchanged.
-//  2. Only then publish: events, records, then Fresh, Confirmed and Faults.
+//  2. Only then publish: events, records, then Fresh, Confirmed and Faults. While
+//     nothing can be written, publish all the same, under numbers that no later
+//     run can give out again, and write it later ([Core.Missing]).
 //  3. Send Actions, at the latest now; submit whatever comes of each.
 //  4. Step again with TimePassed at Wake, if nothing came before.
 //
