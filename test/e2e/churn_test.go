@@ -44,6 +44,7 @@ func TestAgentKilledUnderChurn(t *testing.T) {
 	kills := scale(10, 50)
 	for _, f := range flavours {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel() // they wait more than they compute
 			needBinary(t)
 			seed := churnSeed(t)
 			rng := rand.New(rand.NewPCG(seed, seed))
@@ -95,6 +96,7 @@ func TestRuntimeKilledUnderChurn(t *testing.T) {
 	kills := scale(3, 15)
 	for _, f := range flavours {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel() // they wait more than they compute
 			needBinary(t)
 			seed := churnSeed(t)
 			rng := rand.New(rand.NewPCG(seed, seed))

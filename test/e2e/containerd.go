@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -22,16 +23,21 @@ const (
 	runtimeStopTimeout  = 15 * time.Second
 )
 
-// A /16, since a test may have more pods than a /24 has addresses.
+// Each runtime has a bridge of its own, since some run at once. A /16, since a test may have more pods
+// than a /24 has addresses.
 const cniConfig = `{"cniVersion": "0.4.0", "name": "e2e", "plugins": [{
-  "type": "bridge", "bridge": "e2e0", "isGateway": true,
-  "ipam": {"type": "host-local", "dataDir": "%s/ipam", "ranges": [[{"subnet": "10.244.0.0/16"}]]}}]}`
+  "type": "bridge", "bridge": "e2e%[1]d", "isGateway": true,
+  "ipam": {"type": "host-local", "dataDir": "%[2]s/ipam", "ranges": [[{"subnet": "%[3]s0.0/16"}]]}}]}`
+
+// bridges counts the runtimes that were started.
+var bridges atomic.Int32
 
 // containerd is a running runtime.
 type containerd struct {
 	flavour
 	dir    string
 	socket string
+	net    string // what the addresses of its pods begin with
 	log    *os.File
 	cmd    *exec.Cmd
 	gone   chan struct{} // closed when cmd has ended
@@ -63,7 +69,9 @@ func (c *containerd) configure() (err error) {
 	if err := os.Mkdir(cni, 0o700); err != nil {
 		return fmt.Errorf("configure containerd: %w", err)
 	}
-	conflist := fmt.Sprintf(cniConfig, c.dir)
+	bridge := bridges.Add(1)
+	c.net = fmt.Sprintf("10.%d.", bridge%256)
+	conflist := fmt.Sprintf(cniConfig, bridge, c.dir, c.net)
 	if err := os.WriteFile(filepath.Join(cni, "10-e2e.conflist"), []byte(conflist), 0o600); err != nil {
 		return fmt.Errorf("configure containerd: %w", err)
 	}

@@ -30,6 +30,7 @@ func TestRuntimeFrozenUnderChurn(t *testing.T) {
 	freezes := scale(1, 3)
 	for _, f := range flavours {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel() // they wait more than they compute
 			needBinary(t)
 			seed := churnSeed(t)
 			w := &watched{rt: startContainerd(t, f), dir: workDir(t, "plegd")}

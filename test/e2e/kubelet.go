@@ -32,7 +32,6 @@ fileCheckFrequency: 1s
 containerRuntimeEndpoint: unix://%[2]s
 cgroupDriver: cgroupfs
 cgroupsPerQOS: false
-cgroupRoot: %[3]s
 enforceNodeAllocatable: []
 failCgroupV1: false
 failSwapOn: false
@@ -40,7 +39,7 @@ protectKernelDefaults: true
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 address: 127.0.0.1
-port: %[4]s
+port: %[3]s
 readOnlyPort: 0
 healthzPort: 0
 localStorageCapacityIsolation: false
@@ -75,7 +74,7 @@ func startKubelet(t *testing.T, rt *containerd) *kubelet {
 			t.Fatal(err)
 		}
 	}
-	config := fmt.Sprintf(kubeletConfig, dir, rt.socket, cgroupParent(), k.port)
+	config := fmt.Sprintf(kubeletConfig, dir, rt.socket, k.port)
 	for name, content := range map[string]string{"config.yaml": config, "resolv.conf": "nameserver 127.0.0.1\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -270,9 +270,14 @@ func kubeletReplacesSandbox(t *testing.T, w *watched) {
 	if died, _ := find(events, "ContainerDied", id); died.ExitCode.String() != stopCode {
 		t.Errorf("%v: want %s", died, stopCode)
 	}
-	created, _ := find(events, "ContainerCreated", nextID)
-	if next.Pod.UID != sandbox.Pod.UID || next.SandboxID == sandbox.SandboxID || created.Container.Attempt != 1 {
-		t.Errorf("after %v came %v, of pod %s, with %v, attempt %d", sandbox, next, next.Pod.UID, created, created.Container.Attempt)
+	if next.Pod.UID != sandbox.Pod.UID || next.SandboxID == sandbox.SandboxID || nextID == id {
+		t.Errorf("after %v came %v, of pod %s", sandbox, next, next.Pod.UID)
+	}
+	// The kubelet may first have tried to restart the container in the sandbox that is gone.
+	for i, attempt := range attempts(events, "steady") {
+		if created, _ := find(events, "ContainerCreated", attempt); created.Container.Attempt != uint32(i) {
+			t.Errorf("%v is attempt %d, want %d", created, created.Container.Attempt, i)
+		}
 	}
 	if notReady, ok := find(events, "SandboxNotReady", sandbox.SandboxID); !ok || notReady.Seq > next.Seq {
 		t.Errorf("%v after %v", notReady, next)

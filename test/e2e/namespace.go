@@ -31,9 +31,14 @@ const (
 	stageInit  = "init"
 	stageTests = "tests"
 
-	// cniState is where CNI keeps results, whatever its configuration says.
-	cniState = "/var/lib/cni"
+	// kubeletCgroup is where containerd puts the control groups of pods that name no parent, as those
+	// of the kubelet do here.
+	kubeletCgroup = "/k8s.io"
 )
+
+// fixedFolders are where CNI keeps results and the kubelet a socket, whatever their configurations
+// say.
+var fixedFolders = []string{"/var/lib/cni", "/var/lib/kubelet"}
 
 // cgroupParent holds the control groups of all test pods; the number keeps two runs apart.
 func cgroupParent() string { return "/plegd-e2e-" + filepath.Base(os.Getenv(workEnv)) }
@@ -48,8 +53,12 @@ func runInNamespaces() (code int, err error) {
 	if err := os.Setenv(workEnv, work); err != nil {
 		return 0, err
 	}
+	parents := []string{cgroupParent()}
+	if len(cgroups(kubeletCgroup)) == 0 {
+		parents = append(parents, kubeletCgroup) // else somebody else has it
+	}
 	defer func() {
-		err = errors.Join(err, removeCgroups())
+		err = errors.Join(err, removeCgroups(parents))
 		if os.Getenv("PLEGD_E2E_KEEP") == "1" {
 			fmt.Fprintln(os.Stderr, "kept", work)
 			return
@@ -58,8 +67,10 @@ func runInNamespaces() (code int, err error) {
 	}()
 
 	// Only a folder can be mounted on; one that wasn't there is taken away again.
-	if err := os.Mkdir(cniState, 0o700); err == nil {
-		defer os.Remove(cniState)
+	for _, folder := range fixedFolders {
+		if err := os.Mkdir(folder, 0o700); err == nil {
+			defer os.Remove(folder)
+		}
 	}
 
 	interrupted := make(chan os.Signal, 1)
@@ -133,15 +144,18 @@ func runInit() (code int, err error) {
 
 // isolate gives the namespaces what a runtime expects of a machine, without touching the machine.
 func isolate() error {
-	mounts := []struct {
+	type mount struct {
 		source, target, fstype string
 		flags                  uintptr
-	}{
+	}
+	mounts := []mount{
 		{"", "/", "", unix.MS_REC | unix.MS_PRIVATE},
 		{"proc", "/proc", "proc", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
 		// Shims keep their sockets, and CNI its network namespaces, at fixed places in /run.
 		{"tmpfs", "/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV},
-		{"tmpfs", cniState, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV},
+	}
+	for _, folder := range fixedFolders {
+		mounts = append(mounts, mount{"tmpfs", folder, "tmpfs", unix.MS_NOSUID | unix.MS_NODEV})
 	}
 	for _, m := range mounts {
 		if err := unix.Mount(m.source, m.target, m.fstype, m.flags, ""); err != nil {
@@ -169,13 +183,20 @@ func loopbackUp() error {
 	return nil
 }
 
-// removeCgroups removes the control groups of the test pods, which have no process left. On version
-// 1 each controller has a tree of its own.
-func removeCgroups() error {
-	var errs []error
+// cgroups finds a control group. On version 1 each controller has a tree of its own.
+func cgroups(name string) (roots []string) {
 	for _, pattern := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
-		roots, _ := filepath.Glob(pattern + cgroupParent())
-		for _, root := range roots {
+		found, _ := filepath.Glob(pattern + name)
+		roots = append(roots, found...)
+	}
+	return roots
+}
+
+// removeCgroups removes the control groups of the test pods, which have no process left.
+func removeCgroups(parents []string) error {
+	var errs []error
+	for _, parent := range parents {
+		for _, root := range cgroups(parent) {
 			errs = append(errs, removeTree(root))
 		}
 	}

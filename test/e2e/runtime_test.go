@@ -15,7 +15,7 @@ func TestRuntimes(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			rt := startContainerd(t, f)
 			p := rt.runPod(t, "harness")
-			if !strings.HasPrefix(p.ip, "10.244.") {
+			if !strings.HasPrefix(p.ip, rt.net) {
 				t.Errorf("pod IP is %q, want one of the bridge's", p.ip)
 			}
 			exits := p.run(t, "exits", 0, "exit", "7")

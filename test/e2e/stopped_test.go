@@ -121,6 +121,7 @@ func TestAgentStopped(t *testing.T) {
 		}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // they wait more than they compute
 			needBinary(t)
 			w := &watched{rt: startContainerd(t, containerd2), dir: workDir(t, "plegd")}
 			w.restart(t, tt.flags...)
