@@ -46,11 +46,15 @@ func TestDamageDuringTheRun(t *testing.T) {
 		"loader": func(b *store.Bolt) error { _, err := b.Load(); return err },
 		"rescue": func(b *store.Bolt) error { return b.Rescue(store.ErrIO) },
 	}
+	sound := t.TempDir()
+	filled(t, sound, 200)
 	for name, damage := range runDamages {
 		for who, find := range finders {
 			t.Run(name+"/"+who, func(t *testing.T) {
 				dir := memoryDir(t)
-				filled(t, dir, 200)
+				if err := os.CopyFS(dir, os.DirFS(sound)); err != nil {
+					t.Fatal(err)
+				}
 				b, _ := openBolt(t, config(dir))
 				info, err := os.Stat(b.Path())
 				if err != nil {

@@ -68,10 +68,14 @@ var damages = map[string]func(data []byte) []byte{
 
 func TestDamagedFileIsSetAsideAndAFreshOneStarted(t *testing.T) {
 	now := time.Date(2026, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))
+	sound := t.TempDir()
+	filled(t, sound, 200)
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			filled(t, dir, 200)
+			dir := memoryDir(t)
+			if err := os.CopyFS(dir, os.DirFS(sound)); err != nil {
+				t.Fatal(err)
+			}
 			path := filepath.Join(dir, store.FileName)
 			change(t, path, damage)
 			bad, err := os.ReadFile(path)

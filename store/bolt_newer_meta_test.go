@@ -53,7 +53,7 @@ func TestMetaNewerThanItsData(t *testing.T) {
 	filled(t, dir, 60)
 	b, _ := openBolt(t, config(dir))
 	var images [][]byte
-	for i := range 8 {
+	for i := range 6 {
 		batch := &store.Batch{Meta: storetest.Meta(storetest.Epoch, 1), Events: storetest.Events(uint64(241+10*i), 10, 1)}
 		batch.Records = append(batch.Records, storetest.Sandbox(fmt.Sprintf("s%04d", i), 99))
 		for k := range 30 * (i % 2) {

@@ -34,8 +34,8 @@ func TestSlowReaderHoldsUpNobody(t *testing.T) {
 
 	done := make(chan error)
 	go func() {
-		batch := &store.Batch{Meta: storetest.Meta(storetest.Epoch, 2), Events: storetest.Events(1201, 2000, 2)}
-		for i := range 2000 {
+		batch := &store.Batch{Meta: storetest.Meta(storetest.Epoch, 2), Events: storetest.Events(1201, 500, 2)}
+		for i := range 500 {
 			c := storetest.Container(fmt.Sprintf("n%04d", i), "s0001", i)
 			c.Rest = strings.Repeat(c.ID, 2000)
 			batch.Records = append(batch.Records, c)

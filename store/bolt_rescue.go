@@ -65,7 +65,7 @@ func (b *Bolt) Rescue(cause error) error {
 	b.commit.Lock()
 	defer b.commit.Unlock()
 	if err := b.moveOver(); err != nil {
-		return fmt.Errorf("state file %s: rescue after %q: %w", b.path, cause, err)
+		return fmt.Errorf("state file %s: rescue after %q: %w", b.path, fmt.Sprint(cause), err)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (b *Bolt) Renew(cause error) error {
 		return makeFile(b.cfg, func(db *bolt.DB) error { return fillFresh(db, b.cfg.Runtime) })
 	}, true)
 	if err != nil {
-		return fmt.Errorf("state file %s: renewal after %q: %w", b.path, cause, err)
+		return fmt.Errorf("state file %s: renewal after %q: %w", b.path, fmt.Sprint(cause), err)
 	}
 	b.publish()
 	return nil

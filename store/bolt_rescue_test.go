@@ -21,7 +21,7 @@ import (
 // rescued makes a store with 40 pods and 160 events, open.
 func rescued(t *testing.T) (*store.Bolt, string) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "state")
+	dir := filepath.Join(memoryDir(t), "state")
 	filled(t, dir, 40)
 	cfg := config(dir)
 	cfg.Timeout = 50 * time.Millisecond

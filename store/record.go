@@ -3,6 +3,7 @@ package store
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/plegd/plegd/timestamps"
 )
@@ -66,7 +67,7 @@ func (s State) Name(k Kind) string {
 // ReportedNone in [Record.Reported] means that no state was reported.
 const ReportedNone = -1
 
-// PodRef names a pod. A pod that nobody gave a UID is keyed by its sandbox.
+// PodRef names a pod. See [Record.PodKey].
 type PodRef struct {
 	UID       string `cbor:"1,keyasint,omitempty"`
 	Namespace string `cbor:"2,keyasint,omitempty"`
@@ -160,16 +161,46 @@ type Record struct {
 	Disputes  uint8  `cbor:"28,keyasint,omitempty"` // how often a status has contradicted the lists since the state was reached
 }
 
-// PodKey returns the key under which the entity's pod is kept: its UID, the
-// sandbox id where the pod has none, its own id where it names no sandbox.
+// The keys of pods. A UID is free text of whoever made the pod, so a pod that has
+// none must not be keyed by an id alone: that might be another's UID.
+const (
+	keyOfSandbox = "sandbox:"
+	keyOfUID     = "uid:"
+)
+
+// PodKeyOfUID returns the key of the pod with this UID: the UID itself, unless
+// it looks like another kind of key.
+func PodKeyOfUID(uid string) string {
+	if strings.HasPrefix(uid, keyOfSandbox) || strings.HasPrefix(uid, keyOfUID) {
+		return keyOfUID + uid
+	}
+	return uid
+}
+
+// PodKeyOfSandbox returns the key of a pod without a UID: "sandbox:" and its
+// sandbox's id.
+func PodKeyOfSandbox(id string) string { return keyOfSandbox + id }
+
+// ParsePodKey returns the UID that a key stands for or, where the pod has none,
+// the id of its sandbox; the other one is "".
+func ParsePodKey(key string) (uid, sandbox string) {
+	if id, ok := strings.CutPrefix(key, keyOfSandbox); ok {
+		return "", id
+	}
+	return strings.TrimPrefix(key, keyOfUID), ""
+}
+
+// PodKey returns the key under which the entity's pod is kept: that of its UID,
+// else of its sandbox, or of a container that names no sandbox as if it were
+// one.
 func (r *Record) PodKey() string {
 	switch {
 	case r.Identity.Pod.UID != "":
-		return r.Identity.Pod.UID
+		return PodKeyOfUID(r.Identity.Pod.UID)
 	case r.Sandbox != "":
-		return r.Sandbox
+		return PodKeyOfSandbox(r.Sandbox)
 	default:
-		return r.ID
+		return PodKeyOfSandbox(r.ID)
 	}
 }
 

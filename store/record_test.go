@@ -100,3 +100,30 @@ func TestPodKey(t *testing.T) {
 		t.Error("an exit is known if and only if it has an end")
 	}
 }
+
+// TestPodKeys: no two pods have one key, and each key says which pod it is of.
+func TestPodKeys(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	ids := []string{"a", "sandbox:a", "uid:a", "uid:sandbox:a", "sandbox:sandbox:a", "uid:uid:a", "sandbox:uid:a", "sandbox:", "uid:"}
+	for _, id := range ids {
+		for what, key := range map[string]string{"UID " + id: PodKeyOfUID(id), "sandbox " + id: PodKeyOfSandbox(id)} {
+			if other, ok := seen[key]; ok {
+				t.Errorf("%s and %s are both %q", what, other, key)
+			}
+			seen[key] = what
+			uid, sandbox := ParsePodKey(key)
+			if got := "UID " + uid; sandbox != "" {
+				got = "sandbox " + sandbox
+				if got != what || uid != "" {
+					t.Errorf("%q is of %s%s, want %s", key, uid, got, what)
+				}
+			} else if got != what {
+				t.Errorf("%q is of %s, want %s", key, got, what)
+			}
+		}
+	}
+	if PodKeyOfUID("8e1f") != "8e1f" {
+		t.Error("an ordinary UID is changed")
+	}
+}

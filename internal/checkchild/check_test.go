@@ -14,12 +14,15 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/plegd/plegd/store"
 )
 
 // childEnv says what kind of child this test binary is.
 const childEnv = "PLEGD_TEST_CHECK"
+
+var hoard [][]byte
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(childEnv) {
@@ -28,17 +31,17 @@ func TestMain(m *testing.M) {
 	case "crash":
 		panic("page 5: as a fault in bbolt's goroutine")
 	case "endless":
-		go func() { _ = Main("", os.Stdin, os.Stdout) }() // watches, and finds no file
-		select {}
+		time.Sleep(time.Hour)
 	case "hungry":
 		go func() {
-			for hoard := [][]byte(nil); ; {
+			for ; ; time.Sleep(time.Millisecond) {
 				hoard = append(hoard, make([]byte, 1<<20))
 			}
 		}()
-		var nothing chan int
-		_ = Main(os.Args[len(os.Args)-1], os.Stdin, os.Stdout)
-		<-nothing
+		// A check that waits for ever, as for one that goes round in circles.
+		os.Exit(Main(os.Args[len(os.Args)-1], os.Stdin, os.Stdout))
+	case "orphan":
+		os.Exit(Main(os.Args[len(os.Args)-1], strings.NewReader(""), os.Stdout))
 	case "killed":
 		p, _ := os.FindProcess(os.Getpid())
 		_ = p.Kill()
@@ -156,7 +159,10 @@ func TestCheckOfALockedFile(t *testing.T) {
 
 // However the child fails, the caller gets an answer, and no child is left.
 func TestChildThatFails(t *testing.T) {
-	path := someFile(t)
+	path := filepath.Join(t.TempDir(), "pipe") // to open it takes for ever
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		kind    string
 		damaged bool
@@ -165,6 +171,7 @@ func TestChildThatFails(t *testing.T) {
 		{"crash", true, "crashed: panic: page 5"},
 		{"hungry", true, "256 MiB of memory"},
 		{"killed", false, "killed"},
+		{"orphan", false, "parent process has ended"},
 	} {
 		err := checker(t, c.kind).Check(t.Context(), path)
 		if err == nil || errors.Is(err, store.ErrDamaged) != c.damaged || !strings.Contains(err.Error(), c.want) {

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime/metrics"
 	"time"
 
@@ -39,30 +38,41 @@ const (
 )
 
 // Main is the whole child. It checks the file at path up to the first error,
-// writes what is wrong to out and returns the code to exit with. The child
-// exits when in ends, since its parent holds the other end for life, and when
-// it needs more memory than a sound file could cause.
+// writes what is wrong to out and returns the code to exit with, at once, since
+// the check may still run. It also returns when in ends, as its parent holds
+// the other end for life, and when more memory is needed than a sound file
+// could cause.
 func Main(path string, in io.Reader, out io.Writer) int {
-	exit := func(code int, what any) {
-		fmt.Fprintln(out, what)
-		os.Exit(code)
-	}
+	checked, alone, full := make(chan verdict, 1), make(chan struct{}), make(chan struct{})
+	go func() { checked <- check(path) }()
 	go func() {
 		_, _ = io.Copy(io.Discard, in)
-		exit(codeOther, "the parent process has ended")
+		close(alone)
 	}()
 	go func() {
-		for ; ; time.Sleep(watchEvery) {
-			if heap() > maxMemory {
-				exit(codeDamaged, fmt.Sprintf("the check needs more than %d MiB of memory", maxMemory>>20))
-			}
+		for heap() <= maxMemory {
+			time.Sleep(watchEvery)
 		}
+		close(full)
 	}()
-	code, err := check(path)
-	if err != nil {
-		fmt.Fprintln(out, err)
+	var v verdict
+	select {
+	case v = <-checked:
+	case <-alone:
+		v = verdict{codeOther, "the parent process has ended"}
+	case <-full:
+		v = verdict{codeDamaged, fmt.Sprintf("the check needs more than %d MiB of memory", maxMemory>>20)}
 	}
-	return code
+	if v.text != "" {
+		fmt.Fprintln(out, v.text)
+	}
+	return v.code
+}
+
+// verdict is an exit code, and what to say with it.
+type verdict struct {
+	code int
+	text string
 }
 
 // heap returns the size of what is on the heap.
@@ -72,16 +82,16 @@ func heap() uint64 {
 	return s[0].Value.Uint64()
 }
 
-// check opens a file for reading and returns the first error of bbolt's check.
-func check(path string) (code int, err error) {
+// check opens a file for reading and says the first error of bbolt's check.
+func check(path string) verdict {
 	db, err := bolt.Open(path, 0, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	switch {
 	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrVersionMismatch), errors.Is(err, berrors.ErrChecksum):
-		return codeDamaged, err
+		return verdict{codeDamaged, err.Error()}
 	case errors.Is(err, berrors.ErrTimeout):
-		return codeOther, errors.New("the file is locked by another process")
+		return verdict{codeOther, "the file is locked by another process"}
 	case err != nil:
-		return codeOther, err
+		return verdict{codeOther, err.Error()}
 	}
 	err = db.View(func(tx *bolt.Tx) error {
 		for err := range tx.Check() {
@@ -90,7 +100,7 @@ func check(path string) (code int, err error) {
 		return nil
 	})
 	if err != nil {
-		return codeDamaged, err
+		return verdict{codeDamaged, err.Error()}
 	}
-	return codeSound, nil
+	return verdict{code: codeSound}
 }
