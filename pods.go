@@ -17,7 +17,7 @@ import (
 // so it is never ahead of the events that can be read. A Pod is the caller's own
 // copy.
 type Pod struct {
-	Key        string            `json:"key"` // the UID, or the sandbox id where the pod has none
+	Key        string            `json:"key"` // the UID; where the pod has none, "sandbox:" and its sandbox's id
 	UID        string            `json:"uid"`
 	Namespace  string            `json:"namespace"`
 	Name       string            `json:"name"`
@@ -77,7 +77,7 @@ func (s *Sandbox) Status() *runtimeapi.PodSandboxStatus { return cri.RestoreSand
 // spoke of it so far. The message is the caller's own.
 func (c *Container) Status() *runtimeapi.ContainerStatus { return cri.RestoreContainer(c.rec) }
 
-// Pod returns the cached status of a pod by its UID, or by its sandbox id
+// Pod returns the cached status of a pod by its UID, or by "sandbox:" and its sandbox id
 // where it has none. The error wraps ErrNoPod.
 func (g *Generator) Pod(key string) (Pod, error) {
 	p, err := g.loop.Pod(key)

@@ -126,14 +126,14 @@ func TestPodWithoutUID(t *testing.T) {
 	container := run(t, rt, sandbox, "app")
 	a := startAgent(t, pleg.Config{Endpoint: path, RelistPeriod: 50 * time.Millisecond}, nil)
 	a.settle()
-	p, err := a.g.Pod(sandbox)
+	p, err := a.g.Pod("sandbox:" + sandbox)
 	must(t, err)
-	if p.Key != sandbox || p.UID != "" || len(p.Containers) != 1 || p.Containers[0].ID != container {
+	if p.Key != "sandbox:"+sandbox || p.UID != "" || len(p.Containers) != 1 || p.Containers[0].ID != container {
 		t.Errorf("pod %+v", p)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if p, err := a.g.PodNewer(ctx, sandbox); err != nil || len(p.Containers) != 1 {
+	if p, err := a.g.PodNewer(ctx, "sandbox:"+sandbox); err != nil || len(p.Containers) != 1 {
 		t.Errorf("looked at anew: %+v, %v", p, err)
 	}
 	if _, err := a.g.PodNewer(ctx, "nobody"); !errors.Is(err, pleg.ErrNoPod) {

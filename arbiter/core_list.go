@@ -29,10 +29,10 @@ func (c *Core) list(s *step, l *ListSeen) {
 		c.fullListDone(s, l)
 	case l.Scope.Sandbox != "":
 		c.absentFromSandbox(s, l)
-		s.out.Fresh = append(s.out.Fresh, Fresh{PodKey: l.Scope.Sandbox, Sent: l.SandboxCall.Sent.Tick})
+		s.out.Fresh = append(s.out.Fresh, Fresh{PodKey: store.PodKeyOfSandbox(l.Scope.Sandbox), Sent: l.SandboxCall.Sent.Tick})
 	default:
 		c.absentFromPod(s, l)
-		s.out.Fresh = append(s.out.Fresh, Fresh{PodKey: l.Scope.PodUID, Sent: l.SandboxCall.Sent.Tick})
+		s.out.Fresh = append(s.out.Fresh, Fresh{PodKey: store.PodKeyOfUID(l.Scope.PodUID), Sent: l.SandboxCall.Sent.Tick})
 	}
 }
 
@@ -143,7 +143,7 @@ func (c *Core) absentFromPod(s *step, l *ListSeen) {
 	c.answerAll(s, l.Sandboxes, l.SandboxCall)
 	c.answerAll(s, l.Containers, l.ContainerCall)
 	listed := listedIn(l)
-	for _, sandbox := range c.sandboxes.ids(l.Scope.PodUID) {
+	for _, sandbox := range c.sandboxes.ids(store.PodKeyOfUID(l.Scope.PodUID)) {
 		for _, id := range c.sandboxAndMembers(sandbox) {
 			if e := c.ents[id]; e != nil && !listed[id] && callFor(l, e.rec.Kind).Sent.Tick > e.rec.Known {
 				c.want(s, id, store.ReasonRemoval, callFor(l, e.rec.Kind).Answered.Tick)

@@ -228,7 +228,7 @@ func attempt(a store.Ask, r *store.Record) int {
 // a removal is in question, since that settles the whole pod, else a status. A
 // fresh reason doesn't pay for calls that failed before it came up.
 func (c *Core) actionFor(s *step, a store.Ask, fresh bool) Action {
-	act := Action{Kind: ActStatus, Entity: a.Kind, ID: a.ID, PodKey: a.ID, Attempt: int(a.Fails)}
+	act := Action{Kind: ActStatus, Entity: a.Kind, ID: a.ID, PodKey: store.PodKeyOfSandbox(a.ID), Attempt: int(a.Fails)}
 	if fresh {
 		act.Attempt = 0
 	}

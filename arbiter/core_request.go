@@ -18,9 +18,10 @@ type wish struct {
 // sandbox, and looking at that is looking at the pod.
 func (c *Core) request(s *step, in *Requested) {
 	s.at = in.At
-	key := ActionKey{ActPod, in.PodKey}
-	if e := c.ents[in.PodKey]; e != nil && e.rec.Kind == store.KindSandbox {
-		key.Kind = ActLook
+	uid, sandbox := store.ParsePodKey(in.PodKey)
+	key := ActionKey{ActPod, uid}
+	if sandbox != "" {
+		key = ActionKey{ActLook, sandbox}
 	}
 	w := c.wanted[key]
 	w.after, w.podKey = max(w.after, in.At.Tick), in.PodKey

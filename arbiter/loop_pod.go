@@ -16,7 +16,7 @@ var ErrNoPod = errors.New("no such pod")
 // Pod is what is known of one pod: committed, hence never ahead of the events
 // that readers can see. Records are shared: don't change them.
 type Pod struct {
-	Key        string              // pod UID, or the sandbox id where it has none
+	Key        string              // see store.Record.PodKey
 	Sandboxes  []Entity            // the current one first
 	Containers []Entity            // by name, then attempt, then id
 	Position   timestamps.Position // of the newest event that is contained
@@ -58,7 +58,7 @@ func (p *Pod) Restored() bool {
 }
 
 // Pod returns what is known of a pod by its key, its UID or, where it has
-// none, its sandbox id. The error is ErrNoPod.
+// none, "sandbox:" and its sandbox's id. The error is ErrNoPod.
 func (l *Loop) Pod(key string) (Pod, error) {
 	l.view.mu.RLock()
 	defer l.view.mu.RUnlock()

@@ -162,15 +162,10 @@ func (r *Relister) inspectLook(ctx context.Context, a arbiter.Action) error {
 	return r.submitScoped(ctx, arbiter.Scope{Sandbox: a.ID}, l, err)
 }
 
-// inspectPod lists what carries the pod's UID. Sandboxes that no kubelet made
-// may have none; the key of their pod is the id of a sandbox.
+// inspectPod lists what carries the pod's UID.
 func (r *Relister) inspectPod(ctx context.Context, a arbiter.Action) error {
 	byUID := map[string]string{cri.LabelPodUID: a.ID}
 	l, err := r.list(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: byUID}, &runtimeapi.ContainerFilter{LabelSelector: byUID})
-	if err == nil && l.empty() && ctx.Err() == nil {
-		r.drop(l)
-		l, err = r.list(ctx, &runtimeapi.PodSandboxFilter{Id: a.ID}, &runtimeapi.ContainerFilter{PodSandboxId: a.ID})
-	}
 	return r.submitScoped(ctx, arbiter.Scope{PodUID: a.ID}, l, err)
 }
 

@@ -154,7 +154,6 @@ type listing struct {
 }
 
 func (l listing) first() timestamps.Stamp { return l.sandboxCall.Sent }
-func (l listing) empty() bool             { return len(l.sandboxes) == 0 && len(l.containers) == 0 }
 
 // list makes the two calls of a list, sandboxes first. Each has the deadline
 // of a call.

@@ -105,8 +105,8 @@ func (r *Relister) Close() { r.stop.Do(func() { close(r.stopped) }) }
 
 // Do takes the core's questions. Each is answered by exactly one submission:
 // StatusSeen for ActStatus, ListSeen or ListFailed for the others, with
-// Scope.Sandbox set for ActLook, Scope.PodUID for ActPod (a pod key without a
-// UID too) and none for ActList. One whose like waits already makes that go at
+// Scope.Sandbox set for ActLook, Scope.PodUID for ActPod and none
+// for ActList. One whose like waits already makes that go at
 // the earlier of the two times; one whose like is in flight follows it. Any number of ActList is one wish, for the
 // earliest time: every full list that succeeds fulfils it if it was sent after
 // them, and one that fails does so if the wish was due. Only the end of Run

@@ -267,13 +267,13 @@ func TestEveryQuestionIsAnsweredOnce(t *testing.T) {
 	byLabel := func(l map[string]string) bool { return l["io.kubernetes.pod.uid"] == uid }
 	f := &fake{
 		sandboxes: func(_ context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
-			if byLabel(f.GetLabelSelector()) || f.GetId() == "sb" || f.GetId() == "bare" {
+			if byLabel(f.GetLabelSelector()) || f.GetId() == "sb" {
 				return []*runtimeapi.PodSandbox{{Id: "sb"}}, nil
 			}
 			return nil, nil
 		},
 		containers: func(_ context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
-			if f.GetPodSandboxId() == "broken" {
+			if f.GetPodSandboxId() == "broken" || f.GetLabelSelector()["io.kubernetes.pod.uid"] == "broken" {
 				return nil, status.Error(codes.Internal, "boom")
 			}
 			if byLabel(f.GetLabelSelector()) || f.GetPodSandboxId() == "sb" {
@@ -356,7 +356,6 @@ func TestEveryQuestionIsAnsweredOnce(t *testing.T) {
 		{"look at nothing", arbiter.Action{Kind: arbiter.ActLook, ID: "gone", PodKey: uid}, arbiter.Scope{Sandbox: "gone"}, 0, false},
 		{"look fails", arbiter.Action{Kind: arbiter.ActLook, ID: "broken", PodKey: uid}, arbiter.Scope{Sandbox: "broken"}, 0, true},
 		{"pod", arbiter.Action{Kind: arbiter.ActPod, ID: uid, PodKey: uid}, arbiter.Scope{PodUID: uid}, 2, false},
-		{"pod without UID", arbiter.Action{Kind: arbiter.ActPod, ID: "bare", PodKey: "bare"}, arbiter.Scope{PodUID: "bare"}, 1, false},
 		{"pod that is gone", arbiter.Action{Kind: arbiter.ActPod, ID: "u2", PodKey: "u2"}, arbiter.Scope{PodUID: "u2"}, 0, false},
 		{"pod fails", arbiter.Action{Kind: arbiter.ActPod, ID: "broken", PodKey: "broken"}, arbiter.Scope{PodUID: "broken"}, 0, true},
 	} {
