@@ -223,3 +223,31 @@ func TestStartChecksAfterAnUncleanStop(t *testing.T) {
 	}
 	c.terminate()
 }
+
+// Single values that can't be read are left out at a start and said to be; the
+// runtime is asked again, so nothing is missing for long.
+func TestStartLeavesOutDamagedValues(t *testing.T) {
+	t.Parallel()
+	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
+	newPod(t, rt, "web")
+	pod := newPod(t, rt, "other")
+	dir := newAgentDir(t)
+	args := dir.args(endpoint, "--output", "none")
+	c := start(t, args...)
+	dir.awaitReady(t)
+	c.terminate()
+	change(t, dir.state(), func(tx *bolt.Tx) error { return tx.Bucket([]byte("sandboxes")).Put([]byte(pod), []byte("garbage")) })
+	c = start(t, args...)
+	dir.awaitReady(t)
+	eventually(t, "the pod is there again", func() bool {
+		_, body, err := dir.get("/v1/pods")
+		return err == nil && strings.Contains(body, pod)
+	})
+	c.terminate()
+	if log := c.stderr.String(); strings.Count(log, "values of the state can't be read") != 1 || !strings.Contains(log, "values=1") || strings.Contains(log, "state is lost") {
+		t.Errorf("log is\n%s", log)
+	}
+	if code, out, stderr := run(t, "state", "check", "--state-dir", dir.state()); code != exitOK || !strings.Contains(out, "2 sandboxes") {
+		t.Errorf("code %d: %s%s", code, out, stderr)
+	}
+}
