@@ -47,16 +47,17 @@ type JournalStatus struct {
 
 // RelistStatus describes the relists.
 type RelistStatus struct {
-	Periodic bool    `json:"periodic"`
-	Period   float64 `json:"period_seconds"`
-	State    string  `json:"period_state"`   // polling, proving, stretching, stretched
-	Clean    int     `json:"clean_relists"`  // in a row
-	Needed   int     `json:"needed_relists"` // clean ones in a row before the period stretches
-	Strikes  int     `json:"strikes"`        // relists with misses that are not forgiven yet
-	Failures int     `json:"failures"`       // full lists that failed in a row
-	Error    string  `json:"error,omitempty"`
-	Waiting  int     `json:"inspections_waiting"`
-	InFlight int     `json:"inspections_in_flight"`
+	Periodic  bool    `json:"periodic"`
+	Period    float64 `json:"period_seconds"`
+	State     string  `json:"period_state"`   // polling, proving, stretching, stretched
+	Clean     int     `json:"clean_relists"`  // in a row
+	Needed    int     `json:"needed_relists"` // clean ones in a row before the period stretches
+	Strikes   int     `json:"strikes"`        // relists with misses that are not forgiven yet
+	Failures  int     `json:"failures"`       // full lists that failed in a row
+	Error     string  `json:"error,omitempty"`
+	Waiting   int     `json:"inspections_waiting"`
+	Throttled uint64  `json:"inspections_throttled"` // had to wait because of the bound on calls per second, since the start
+	InFlight  int     `json:"inspections_in_flight"`
 }
 
 // StreamStatus describes the event stream. Counts are since the start.
@@ -119,7 +120,7 @@ func relistStatus(r generic.Status) RelistStatus {
 	return RelistStatus{
 		Periodic: r.Periodic, Period: r.Period.Period.Seconds(), State: string(r.Period.State),
 		Clean: r.Period.Clean, Needed: r.Period.Needed, Strikes: r.Period.Strikes, Failures: r.Failures, Error: r.Err,
-		Waiting: r.Waiting, InFlight: r.Inspecting,
+		Waiting: r.Waiting, InFlight: r.Inspecting, Throttled: r.Throttled,
 	}
 }
 
@@ -143,7 +144,7 @@ func (g *Generator) gauges() metrics.Gauges {
 	h, rel := g.loop.Health(), g.relister.Status()
 	m := metrics.Gauges{
 		Stream: h.Stream, Period: rel.Period, Queued: h.Queued, Reinspections: h.Reinspect,
-		Waiting: rel.Waiting, Inspecting: rel.Inspecting, Journal: g.store.Journal(),
+		Waiting: rel.Waiting, Inspecting: rel.Inspecting, Throttled: rel.Throttled, Journal: g.store.Journal(),
 		Sandboxes: map[string]int{}, Containers: map[string]int{}, RelistAge: -1,
 		Conditions: map[string]bool{}, StateResets: uint64(h.Resets),
 	}

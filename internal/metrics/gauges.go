@@ -22,6 +22,7 @@ type Gauges struct {
 	Queued          int
 	Reinspections   int    // entries of the reinspection queue
 	Waiting         int    // inspections that wait for their time or a slot
+	Throttled       uint64 // inspections that had to wait because of the bound on calls per second
 	Inspecting      int    // inspections in flight
 	StateResets     uint64 // how often in this run the state was lost and begun anew
 	Journal         store.Journal
@@ -57,6 +58,7 @@ var (
 	descCondition   = describe("condition", "1 while the condition holds, which is something that is wrong, else 0.", "condition")
 	descRelistAge   = describe("relist_age_seconds", "Time since the last good full list was sent; absent before the first.")
 	descReinspect   = describe("reinspection_queue_length", "Entities whose state has yet to be asked for again.")
+	descThrottled   = describe("inspections_throttled_total", "Inspections that had to wait because of the bound on calls per second.")
 	descWaiting     = describe("inspections_waiting", "Inspections that wait for their time or for a slot.")
 	descInspecting  = describe("inspections_in_flight", "Inspections in flight.")
 	descResets      = describe("state_resets_total", "How often the state was no use and was set aside and begun anew, at the start or later.")
@@ -107,6 +109,7 @@ func (g Gauges) collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descReinspect, float64(g.Reinspections))
 	gauge(descWaiting, float64(g.Waiting))
+	counter(descThrottled, g.Throttled)
 	gauge(descInspecting, float64(g.Inspecting))
 	counter(descResets, g.StateResets)
 	gauge(descFirst, float64(g.Journal.First))
