@@ -14,6 +14,7 @@ type watching struct {
 	woken     []time.Time // steps of TimePassed
 	commits   []commitSeen
 	published int
+	written   func()            // after each commit; may be nil
 	heard     func(store.Event) // of each published event; may be nil
 	actions   []Action
 	stepped   func(Input, *Output) // may be nil
@@ -41,6 +42,9 @@ func (w *watching) Committed(_ time.Duration, events int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.commits = append(w.commits, commitSeen{time.Now(), events, err})
+	if w.written != nil {
+		w.written()
+	}
 }
 
 func (w *watching) Published(ev *store.Event, _ time.Duration) {
