@@ -54,7 +54,7 @@ case "${1:?usage: install.sh DIR | --kubelet DIR | --check | --cc}" in
 	echo "building the kubelet (once, about 4 min)" >&2
 	mkdir -p "$dir/kubelet"
 	cd "$(dirname "$0")/kubelet"
-	go build -p 2 -trimpath -o "$dir/kubelet/" tool
+	go build -p 2 -trimpath -o "$dir/kubelet/" k8s.io/kubernetes/cmd/kubelet
 	exit
 	;;
 esac
