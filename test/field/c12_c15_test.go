@@ -173,7 +173,7 @@ func TestC14Variation_RuntimeThatForgetsToTellEvents(t *testing.T) {
 func TestC15_RuntimeRestartsAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	const outages = 3
-	f := newField(t, func(s *setup) { s.agent.RelistThreshold = 4 * time.Second; s.agent.RelistPeriodMax = 4 * periodP })
+	f := newField(t, func(s *setup) { s.agent.RelistThreshold = 8 * time.Second; s.agent.RelistPeriodMax = 4 * periodP })
 	for i := range 30 {
 		uid := fmt.Sprintf("N%d", i)
 		f.container("c"+uid, f.sandbox("s"+uid, uid, "10.0.1."+fmt.Sprint(i)), uid, running)

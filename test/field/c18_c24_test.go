@@ -28,6 +28,7 @@ func TestC18_EventsGoToAnotherSubscriber(t *testing.T) {
 		t.Errorf("it took %d lists", n)
 	}
 	f.runs(y) // its STARTED goes elsewhere
+	f.resume()
 	before = f.lists()
 	f.soon(y, "Started")
 	if n := f.lists() - before; n > 2 {
@@ -166,9 +167,14 @@ func TestC22_ContainerWithoutASandbox(t *testing.T) {
 		t.Errorf("its end took %d lists", n)
 	}
 	before = f.lists()
+	received := f.g().Status().Stream.Events
 	f.event(evStopped, long("q9"), a, bare)
-	f.quiet()
+	f.until("the event", func() bool { return f.g().Status().Stream.Events > received })
 	f.queueEmpty()
+	if n := f.lists() - before; n > 1 {
+		t.Errorf("an event of nobody caused %d lists", n)
+	}
+	f.quiet()
 	f.wants(long("q9"))
 	f.wants(a, "Created", "Ready", "NotReady", "Removed")
 	f.wants(c1, "Created", "Started", "Died/137", "Removed")

@@ -309,6 +309,7 @@ func TestC30Variation_UndecodableEventAndList(t *testing.T) {
 	f.must(f.rt.ExitContainer(x, 3, ""))
 	f.soon(x, "Died/3")
 	f.until("the garbage to be counted", func() bool { return f.g().Status().Stream.Malformed > 0 })
+	f.resume()
 	before := f.lists()
 	broken := f.both("Containers", simruntime.Rule{Raw: []byte{0x0a, 0xff, 0xff}})
 	f.event(evDeleted, y, sandbox, bare) // asks for a list
@@ -324,13 +325,6 @@ func TestC30Variation_UndecodableEventAndList(t *testing.T) {
 	f.finish()
 }
 
-// noMoreLists stops the periodic lists, so that what comes doesn't come from
-// them.
-func (f *field) noMoreLists() {
-	f.t.Helper()
-	f.must(f.g().UpdatePeriods(time.Hour, time.Hour))
-}
-
 // TestC31_StopWhosePayloadSaysRunning: a contradiction is told as nothing and
 // looked at again soon, a few times. Telling a death without a code at once is
 // debatable; here it isn't told (G3).
@@ -341,12 +335,10 @@ func TestC31_StopWhosePayloadSaysRunning(t *testing.T) {
 	x := f.container("X", a, "U1", running)
 	y := f.container("Y", a, "U1", running)
 	f.start()
-	f.trusted()
 	f.soon(y, "Started")
 	f.eventually()
+	f.trustedJust()
 	f.settled()
-	f.noMoreLists()
-	f.until("no list in flight", func() bool { return f.rt.CallStats("").InFlight == 0 })
 	before := f.lists()
 	f.event(evStopped, x, a)
 	f.event(evStopped, y, a) // and goes on to run
@@ -375,12 +367,10 @@ func TestC31Variation_DeleteWhosePayloadStillHasIt(t *testing.T) {
 	a := f.sandbox("A", "U1", "10.0.0.5")
 	x := f.container("X", a, "U1", running)
 	f.start()
-	f.trusted()
 	f.soon(x, "Started")
 	f.eventually()
+	f.trustedJust()
 	f.settled()
-	f.noMoreLists()
-	f.until("no list in flight", func() bool { return f.rt.CallStats("").InFlight == 0 })
 	before := f.lists()
 	f.event(evDeleted, x, a)
 	f.event(evStopped, a, a)

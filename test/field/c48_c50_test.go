@@ -17,11 +17,11 @@ import (
 type steppedClock struct{ wall, mono atomic.Int64 }
 
 func (c *steppedClock) clock() timestamps.Clock {
-	real := sysclock.New()
+	machine := sysclock.New()
 	return timestamps.Clock{
-		Wall:     func() time.Time { return real.Wall().Add(time.Duration(c.wall.Load())) },
-		Mono:     func() time.Duration { return real.Mono() + time.Duration(c.mono.Load()) },
-		NewTimer: real.NewTimer,
+		Wall:     func() time.Time { return machine.Wall().Add(time.Duration(c.wall.Load())) },
+		Mono:     func() time.Duration { return machine.Mono() + time.Duration(c.mono.Load()) },
+		NewTimer: machine.NewTimer,
 	}
 }
 
@@ -51,7 +51,7 @@ func TestC48_WallClockJumps(t *testing.T) {
 			sandbox, x := f.pod("a")
 			_, y := f.pod("b")
 			f.start()
-			f.trustedJust()
+			f.trusted()
 			f.settled()
 			before := f.lists()
 			c.wall.Add(int64(tt.jump))
@@ -118,7 +118,7 @@ func TestC48Variation_WallClockJumpsBack(t *testing.T) {
 		f.must(f.rt.ExitContainer(x, int32(i), ""))
 		f.must(f.rt.RemovePodSandbox(sandbox))
 		f.soon(sandbox, "Removed")
-		f.caughtUp()
+		f.soon(x, "Removed")
 		if got := f.told(x); len(got) != 4 || got[2] != []string{"Died/0", "Died/1", "Died/2"}[i] {
 			t.Errorf("after step %d: told %v", i, got)
 		}

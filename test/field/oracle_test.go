@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/simruntime"
@@ -264,16 +263,6 @@ func (f *field) podOf(uid string) pleg.Pod {
 	return p
 }
 
-// asked says for which reasons an entity is in the reinspection queue.
-func (f *field) asked(id string) []string {
-	for _, a := range f.g().Status().Asks {
-		if a.ID == id {
-			return a.Reasons
-		}
-	}
-	return nil
-}
-
 // statusCalls returns the status calls for an id.
 func (f *field) statusCalls(id string) (calls []simruntime.Call) {
 	for _, c := range f.rt.Calls() {
@@ -282,11 +271,4 @@ func (f *field) statusCalls(id string) (calls []simruntime.Call) {
 		}
 	}
 	return calls
-}
-
-// stateOf is the container state of the runtime itself.
-func (f *field) stateOf(id string) runtimeapi.ContainerState {
-	s, err := f.rt.ContainerStatus(id)
-	f.must(err)
-	return s.GetState()
 }

@@ -26,7 +26,7 @@ import (
 const (
 	periodP  = 100 * time.Millisecond
 	periodL  = 1600 * time.Millisecond // four doublings of P
-	patience = 30 * time.Second        // for whatever must come; a failure, not a measure
+	patience = 60 * time.Second        // for whatever must come; a failure, not a measure
 	stopTime = 5 * time.Second         // G4; the product promises two, on a machine that is idle
 )
 
@@ -45,6 +45,7 @@ type field struct {
 
 	life  *life
 	lives int
+	held  bool // there are no periodic lists
 
 	mu      sync.Mutex
 	events  []pleg.Event // of all lives
@@ -203,6 +204,7 @@ func (f *field) stop() {
 func (f *field) stopWithin(most time.Duration) {
 	f.t.Helper()
 	f.caughtUp()
+	f.held = false
 	f.life.cancel()
 	select {
 	case err := <-f.life.done:
@@ -282,19 +284,29 @@ func (f *field) streamUp() {
 // trusted waits until the stream is trusted: the period is the longest.
 func (f *field) trusted() {
 	f.t.Helper()
+	f.resume()
 	f.until("the period to stretch", func() bool { return f.periodState() == "stretched" })
 }
 
 func (f *field) periodState() string { return f.g().Status().Relist.State }
 
-// trustedJust waits for the beginning of a stretched period, so that nearly all
-// of it lies ahead.
+// trustedJust waits until the stream is trusted and then holds the periodic
+// lists, so that what comes doesn't come from one of them.
 func (f *field) trustedJust() {
 	f.t.Helper()
 	f.trusted()
-	before := f.lists()
-	f.until("a relist", func() bool { return f.lists() > before })
-	f.until("its end", func() bool { return f.rt.CallStats("").InFlight == 0 })
+	f.must(f.g().UpdatePeriods(time.Hour, time.Hour))
+	f.held = true
+	f.until("no call in flight", func() bool { return f.rt.CallStats("").InFlight == 0 })
+}
+
+// resume lets periodic lists go on.
+func (f *field) resume() {
+	f.t.Helper()
+	if f.held {
+		f.held = false
+		f.must(f.g().UpdatePeriods(f.cfg.RelistPeriod, f.cfg.RelistPeriodMax))
+	}
 }
 
 // relists lets n whole relists go by.
@@ -314,6 +326,7 @@ func (f *field) relists(n int) {
 // way, one that is new, and where O4 asks for it another.
 func (f *field) quiet() {
 	f.t.Helper()
+	f.resume()
 	before := f.lists()
 	f.until("the cache to be as the runtime (G2)", func() bool { return f.disagreement() == "" || f.t.Failed() })
 	if n := f.lists() - before; n > 4 {
@@ -325,6 +338,7 @@ func (f *field) quiet() {
 // or inspections are under back-off.
 func (f *field) eventually() {
 	f.t.Helper()
+	f.resume()
 	f.until("the cache to be as the runtime (G2)", func() bool { return f.disagreement() == "" })
 }
 
