@@ -322,6 +322,27 @@ func TestD2HoldsABoundedNumber(t *testing.T) {
 	})
 }
 
+// TestD2BurstOnAFullDisk: more events than memory keeps for readers are all kept
+// for the store, if they fit into what may be held.
+func TestD2BurstOnAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory()
+		f := storetest.NewFaulty(m)
+		f.FailBefore(-1, store.ErrFull)
+		d := drive(t, f)
+		ids := names("s", tailSize+100)
+		d.sync(items(ids)...)
+		f.FailBefore(0, nil)
+		time.Sleep(2 * retryMost)
+		d.works()
+		if j := m.Journal(); j.Last != uint64(2*len(ids)) || j.Entries != 2*len(ids) || d.feed.held() != 0 {
+			t.Errorf("journal %+v, want %d entries", j, 2*len(ids))
+		}
+		d.stop()
+		d.equalsStore(m)
+	})
+}
+
 // TestLoopTellsBeforeItCatchesUp: what is decided in the very turn in which the
 // store works again is told and written with the rest.
 func TestLoopTellsBeforeItCatchesUp(t *testing.T) {
@@ -340,6 +361,12 @@ func TestLoopTellsBeforeItCatchesUp(t *testing.T) {
 		d.feed.changed = make(chan struct{}) // the end has closed it
 		d.faulty.FailBefore(0, nil)
 		d.trouble.at = 0
+		d.faulty.Hook(func(b *store.Batch) error {
+			if len(b.Events) < 2*len(b.Records) {
+				t.Errorf("%d records are written with %d events", len(b.Records), len(b.Events))
+			}
+			return nil
+		})
 		if err := errors.Join(d.step(d.up("s2")), d.write()); err != nil {
 			t.Fatal(err)
 		}
