@@ -68,6 +68,7 @@ func (c *Core) remove(s *step, e *entity) {
 	}
 	before := e.rec.State
 	e.rec.State = store.StateRemoved
+	e.rec.Disputes = 0 // they were about the state that it leaves
 	e.rec.Removed, e.rec.RemovedAt = s.now.Stamp.Tick, s.now.Running
 	s.gone = append(s.gone, e.rec.ID)
 	if s.source != timestamps.FromStream {
