@@ -27,6 +27,18 @@ type view struct {
 	IPs                        string // "" once the runtime reports none, since an address is kept
 }
 
+// nameless is the key of the pod of a sandbox to which nobody gave a UID.
+func nameless(sandbox string) string { return "sandbox:" + sandbox }
+
+// number is how a state outside the enum is shown; -1 is the agent's own for
+// none.
+func number(state int32) string {
+	if state == store.ReportedNone {
+		return "unknown"
+	}
+	return strconv.Itoa(int(state))
+}
+
 // truth is the runtime's side of G2.
 func (f *field) truth() map[string]view {
 	m, podOf := map[string]view{}, map[string]string{}
@@ -37,7 +49,7 @@ func (f *field) truth() map[string]view {
 			key = s.GetLabels()[simruntime.LabelPodUID]
 		}
 		if key == "" {
-			key = s.GetId()
+			key = nameless(s.GetId())
 		}
 		podOf[s.GetId()] = key
 		v := view{Pod: key, Sandbox: s.GetId(), Attempt: s.GetMetadata().GetAttempt(), Created: s.GetCreatedAt()}
@@ -47,7 +59,7 @@ func (f *field) truth() map[string]view {
 		case sbNotReady:
 			v.State, v.Reported = "notready", "notready"
 		default: // a number outside the enum is shown as it is
-			v.Reported = strconv.Itoa(int(s.GetState()))
+			v.Reported = number(int32(s.GetState()))
 		}
 		var ips []string
 		if ip := s.GetNetwork().GetIp(); ip != "" {
@@ -82,7 +94,7 @@ func (f *field) truth() map[string]view {
 		case unknown:
 			v.Reported = "unknown"
 		default:
-			v.Reported = strconv.Itoa(int(c.GetState()))
+			v.Reported = number(int32(c.GetState()))
 		}
 		m[c.GetId()] = v
 	}
@@ -134,8 +146,8 @@ func (f *field) disagrees(pods []pleg.Pod) string {
 		if !ok {
 			continue
 		}
-		if w.State == "" { // UNKNOWN: how far it had come before stays
-			g.State = ""
+		if w.State == "" { // UNKNOWN: how far it had come before stays, and its end (G3)
+			g.State, g.Exit, g.Finished = "", "", 0
 		}
 		if w.IPs == "" {
 			g.IPs = ""

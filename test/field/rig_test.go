@@ -328,7 +328,7 @@ func (f *field) quiet() {
 	f.t.Helper()
 	f.resume()
 	before := f.lists()
-	f.until("the cache to be as the runtime (G2)", func() bool { return f.disagreement() == "" || f.t.Failed() })
+	f.agree()
 	if n := f.lists() - before; n > 4 {
 		f.t.Errorf("G2: it took %d lists until the cache was as the runtime", n)
 	}
@@ -339,7 +339,23 @@ func (f *field) quiet() {
 func (f *field) eventually() {
 	f.t.Helper()
 	f.resume()
-	f.until("the cache to be as the runtime (G2)", func() bool { return f.disagreement() == "" })
+	f.agree()
+}
+
+// agree waits until cache and runtime do.
+func (f *field) agree() {
+	f.t.Helper()
+	for end := time.Now().Add(patience); ; {
+		began := time.Now()
+		diff := f.disagreement()
+		if diff == "" {
+			return
+		}
+		if time.Now().After(end) {
+			f.t.Fatalf("G2: the cache differs from the runtime (-runtime +cache):\n%s", diff)
+		}
+		pause(began)
+	}
 }
 
 // queueEmpty waits until nothing is left to ask.
