@@ -16,8 +16,8 @@ type unmendable struct{ store.Store }
 
 // TestLoopEndsWhenTryingAgainIsUseless: what a store says of a batch that it
 // will never take, and of damage if it can't begin anew, ends the run with that
-// error. Nothing of that
-// batch is shown, and its numbers are not given back.
+// error. Nothing of that batch is shown, and its numbers are not given back,
+// though the store would take that.
 func TestLoopEndsWhenTryingAgainIsUseless(t *testing.T) {
 	for _, why := range []error{store.ErrDamaged, store.ErrBatch, store.ErrConflict, store.ErrClosed, store.ErrLocked} {
 		t.Run(why.Error(), func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestLoopEndsWhenTryingAgainIsUseless(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				d.faulty.FailBefore(-1, fmt.Errorf("state file x: %w", why))
+				d.faulty.FailBefore(1, fmt.Errorf("state file x: %w", why))
 				d.tell("s2")
 				if err := d.end(); !errors.Is(err, why) {
 					t.Errorf("run: %v", err)
@@ -46,8 +46,8 @@ func TestLoopEndsWhenTryingAgainIsUseless(t *testing.T) {
 					t.Errorf("health %+v says nothing of it", h)
 				}
 				snap, err := m.Load()
-				if err != nil || snap.Meta.Next != 0 {
-					t.Errorf("numbers from %d on were given back, %v", snap.Meta.Next, err)
+				if err != nil || snap.Meta.Next != 0 || snap.Meta.Last != at.Seq {
+					t.Errorf("numbers from %d on were given back, the last is %d, %v", snap.Meta.Next, snap.Meta.Last, err)
 				}
 			})
 		})

@@ -55,15 +55,15 @@ func (l *Loop) failed(err error) error {
 		shown = fmt.Errorf("%w (and it can't be mended: %w)", err, why)
 	}
 	l.health.storeFailed(shown, l.cfg.Clock.Wall(), mono)
+	t := &l.trouble
+	t.cause = err // before the end too: what failed may not be given back
 	if l.isHopeless(err) {
 		return fmt.Errorf("state can't be written any more: %w", err)
 	}
-	t := &l.trouble
 	if t.backoff == nil {
 		t.backoff = backoff.NewExponentialBackOff(backoff.WithInitialInterval(retryFirst),
 			backoff.WithMaxInterval(retryMost), backoff.WithMaxElapsedTime(0))
 	}
-	t.cause = err
 	t.tries++
 	t.at = mono + int64(t.backoff.NextBackOff())
 	return nil
