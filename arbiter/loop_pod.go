@@ -13,8 +13,8 @@ import (
 // or as of the last commit.
 var ErrNoPod = errors.New("no such pod")
 
-// Pod is what is known of one pod: committed, hence never ahead of the events
-// that readers can see. Records are shared: don't change them.
+// Pod is what is known of one pod: committed or, while nothing can be, told from
+// memory, hence never ahead of the events that readers can see. Records are shared: don't change them.
 type Pod struct {
 	Key        string              // see store.Record.PodKey
 	Sandboxes  []Entity            // the current one first
