@@ -63,13 +63,6 @@ func (q *inbox) queued() int {
 	return q.events
 }
 
-// waiting reports whether there is anything to take.
-func (q *inbox) waiting() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.items) > 0
-}
-
 func (q *inbox) signal() {
 	select {
 	case q.wake <- struct{}{}:

@@ -73,9 +73,3 @@ func (w *watching) committed() (list []commitSeen) {
 	}
 	return list
 }
-
-func (w *watching) stepCount() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.steps
-}
