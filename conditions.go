@@ -169,12 +169,8 @@ func (g *Generator) storeDegraded(l arbiter.Health) *Condition {
 }
 
 func (g *Generator) stateReset(l arbiter.Health) *Condition {
-	since, aside, why := l.ResetAt.UTC(), l.ResetAside, l.ResetReason
-	switch {
-	case l.Resets > 0:
-	case g.report.Reason != nil:
-		since, aside, why = g.ago(g.cfg.Clock.Mono()-g.began), g.report.SetAside, g.report.Reason.Error()
-	default:
+	since, aside, why := g.lastReset(l)
+	if why == "" {
 		return nil
 	}
 	c := &Condition{Name: ConditionStateReset, Check: CheckState, Ready: true, Since: since, quiet: true} // who began anew has told
@@ -183,6 +179,19 @@ func (g *Generator) stateReset(l arbiter.Health) *Condition {
 		c.Reason = fmt.Sprintf("earlier positions are lost, the old state file was set aside as %s: %s", aside, why)
 	}
 	return c
+}
+
+// lastReset says when the state was last begun anew in this run, at its start
+// too, where the old file is and why; "" when it was not.
+func (g *Generator) lastReset(l arbiter.Health) (since time.Time, aside, why string) {
+	switch {
+	case l.Resets > 0:
+		return l.ResetAt.UTC(), l.ResetAside, l.ResetReason
+	case g.report.Reason != nil:
+		return g.ago(g.cfg.Clock.Mono() - g.began), g.report.SetAside, g.report.Reason.Error()
+	default:
+		return time.Time{}, "", ""
+	}
 }
 
 // inspectionFailing names the pods, those that began to fail first first.

@@ -58,7 +58,7 @@ type Generator struct {
 	relister *generic.Relister
 	watcher  *evented.Watcher // nil in ModeGeneric
 	runtime  runtimeWatch
-	admitted cri.Peer         // whose stream may be opened; the watcher\'s own
+	admitted cri.Peer         // whose stream may be opened; the watcher's own
 	began    time.Duration    // when New was called, by the monotonic clock
 	ran      atomic.Bool      // or closed without running
 	metrics  *metrics.Metrics // once registered

@@ -56,8 +56,9 @@ type RelistStatus struct {
 	Failures  int     `json:"failures"`       // full lists that failed in a row
 	Error     string  `json:"error,omitempty"`
 	Waiting   int     `json:"inspections_waiting"`
-	Throttled uint64  `json:"inspections_throttled"` // had to wait because of the bound on calls per second, since the start
 	InFlight  int     `json:"inspections_in_flight"`
+	Hanging   int     `json:"inspections_hanging"`   // of those in flight, too slow to keep a place that others wait for
+	Throttled uint64  `json:"inspections_throttled"` // had to wait because of the bound on calls per second, since the start
 }
 
 // StreamStatus describes the event stream. Counts are since the start.
@@ -100,15 +101,15 @@ func (g *Generator) Status() Status {
 		Stream:  g.streamStatus(),
 		Queued:  g.loop.Queued(),
 		Asks:    []AskStatus{},
-		State:   StateStatus{Dir: g.cfg.StateDir, SetAside: g.report.SetAside},
+		State:   StateStatus{Dir: g.cfg.StateDir},
 	}
 	habits := g.loop.RuntimeHabits()
 	s.Runtime.Habits = append(s.Runtime.Habits, habits.Known.Words...)
 	for _, kind := range habits.Learnt {
 		s.Runtime.NotSent = append(s.Runtime.NotSent, kind.String())
 	}
-	if g.report.Reason != nil {
-		s.State.Reason = g.report.Reason.Error()
+	if _, aside, why := g.lastReset(g.loop.Health()); why != "" {
+		s.State.SetAside, s.State.Reason = aside, why
 	}
 	for _, a := range g.loop.Asks() {
 		s.Asks = append(s.Asks, AskStatus{ID: a.ID, Kind: a.Kind.String(), Reasons: a.Why.Names(), Fails: int(a.Fails)})
@@ -120,7 +121,7 @@ func relistStatus(r generic.Status) RelistStatus {
 	return RelistStatus{
 		Periodic: r.Periodic, Period: r.Period.Period.Seconds(), State: string(r.Period.State),
 		Clean: r.Period.Clean, Needed: r.Period.Needed, Strikes: r.Period.Strikes, Failures: r.Failures, Error: r.Err,
-		Waiting: r.Waiting, InFlight: r.Inspecting, Throttled: r.Throttled,
+		Waiting: r.Waiting, InFlight: r.Inspecting, Hanging: r.Hanging, Throttled: r.Throttled,
 	}
 }
 
@@ -144,7 +145,7 @@ func (g *Generator) gauges() metrics.Gauges {
 	h, rel := g.loop.Health(), g.relister.Status()
 	m := metrics.Gauges{
 		Stream: h.Stream, Period: rel.Period, Queued: h.Queued, Reinspections: h.Reinspect,
-		Waiting: rel.Waiting, Inspecting: rel.Inspecting, Throttled: rel.Throttled, Journal: g.store.Journal(),
+		Waiting: rel.Waiting, Inspecting: rel.Inspecting, Hanging: rel.Hanging, Throttled: rel.Throttled, Journal: g.store.Journal(),
 		Sandboxes: map[string]int{}, Containers: map[string]int{}, RelistAge: -1,
 		Conditions: map[string]bool{}, StateResets: uint64(h.Resets),
 	}

@@ -24,9 +24,9 @@ func (l *Loop) noteHabits(in Input, out *Output) {
 	l.habits.Store(&h)
 	for _, c := range out.Habits {
 		if c.Learnt {
-			l.cfg.Log.Info("the runtime sends no events of this kind, so they count as missed no more", "kind", c.Kind)
+			l.cfg.Log.Info("the runtime sends no events of this kind, so they count as missed no more", "kind", c.Kind.String())
 		} else {
-			l.cfg.Log.Info("the runtime does send events of this kind, so one that is missing counts as missed", "kind", c.Kind)
+			l.cfg.Log.Info("the runtime does send events of this kind, so one that is missing counts as missed", "kind", c.Kind.String())
 		}
 	}
 	if out.Renewed && l.hooks.Renewed != nil {

@@ -148,5 +148,5 @@ func (l *Loop) beginEpoch(why string) {
 	l.numbers = numbers{epoch: newEpoch(), alloc: timestamps.NewAllocator(1, timestamps.MaxNumber), unnamed: true}
 	l.trouble.batch = nil // of the old epoch: what it holds is written with the rest
 	l.view.moveTo(l.feed.begin(l.numbers.epoch))
-	l.cfg.Log.Warn("events go on under a new epoch", "why", why, "epoch", l.numbers.epoch, "last", old)
+	l.cfg.Log.Warn("events go on under a new epoch", "why", why, "epoch", l.numbers.epoch.String(), "last", old.String())
 }

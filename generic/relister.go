@@ -66,7 +66,7 @@ type Status struct {
 
 	Waiting    int // inspections that wait for their time or a slot
 	Inspecting int // inspections in flight
-	Hanging    int // of those, known to take longer than a second
+	Hanging    int // of those, taking too long to keep a place that others wait for
 
 	Throttled uint64 // inspections that had to wait because the runtime was asked much just then, since the start
 }

@@ -350,10 +350,12 @@ func (s *scheduler) unblock(p *podTasks, now time.Duration) {
 	}
 }
 
-// leave is how long a task may keep its slot now. Where calls are slow all in
-// all, more of them at once would not make the runtime any faster.
+// leave is how long a task may keep its slot now: not as long where others wait
+// for one. Where calls are slow all in all, more of them at once would not make
+// the runtime any faster.
 func (s *scheduler) leave() time.Duration {
-	if _, waits := s.lanes[fastLane].first(); waits && !s.tardy {
+	fast := &s.lanes[fastLane]
+	if _, waits := fast.first(); waits && fast.running >= s.slots[fastLane] && !s.tardy {
 		return s.patience / haste
 	}
 	return s.patience

@@ -24,6 +24,7 @@ type Gauges struct {
 	Waiting         int    // inspections that wait for their time or a slot
 	Throttled       uint64 // inspections that had to wait because of the bound on calls per second
 	Inspecting      int    // inspections in flight
+	Hanging         int    // of those, too slow to keep a place that others wait for
 	StateResets     uint64 // how often in this run the state was lost and begun anew
 	Journal         store.Journal
 	RunningPods     int
@@ -61,6 +62,7 @@ var (
 	descThrottled   = describe("inspections_throttled_total", "Inspections that had to wait because of the bound on calls per second.")
 	descWaiting     = describe("inspections_waiting", "Inspections that wait for their time or for a slot.")
 	descInspecting  = describe("inspections_in_flight", "Inspections in flight.")
+	descHanging     = describe("inspections_hanging", "Inspections in flight that are too slow to keep a place that others wait for.")
 	descResets      = describe("state_resets_total", "How often the state was no use and was set aside and begun anew, at the start or later.")
 	descFirst       = describe("journal_first_sequence", "Number of the oldest event in the journal, 0 if it is empty.")
 	descLast        = describe("journal_last_sequence", "Number of the newest event in the journal, 0 if it is empty.")
@@ -111,6 +113,7 @@ func (g Gauges) collect(ch chan<- prometheus.Metric) {
 	gauge(descWaiting, float64(g.Waiting))
 	counter(descThrottled, g.Throttled)
 	gauge(descInspecting, float64(g.Inspecting))
+	gauge(descHanging, float64(g.Hanging))
 	counter(descResets, g.StateResets)
 	gauge(descFirst, float64(g.Journal.First))
 	gauge(descLast, float64(g.Journal.Last))
