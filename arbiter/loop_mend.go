@@ -12,6 +12,18 @@ import (
 // of it, on a disk that has just failed.
 const mendGap = 10 * time.Second
 
+// mendedTo is in what a store goes on that has failed and not worked since.
+type mendedTo uint8
+
+const (
+	inPlace mendedTo = iota
+	inCopy
+	// inEmpty: begun anew. If that fails too it is only copied, which costs
+	// little and loses nothing; to begin anew each time would throw out what was
+	// set aside, and begin an epoch.
+	inEmpty
+)
+
 // rescuer returns the store as one that can be mended, nil if it can't.
 func (l *Loop) rescuer() store.Rescuer {
 	r, _ := l.cfg.Store.(store.Rescuer)
@@ -20,10 +32,10 @@ func (l *Loop) rescuer() store.Rescuer {
 
 // mend does what can be done for a store that goes on failing (rule D3): after
 // an I/O error that one more try in place has not mended, and when the file was
-// deleted or replaced, it goes on in a copy; if that fails too, or the file is
-// damaged, in an empty one under a new epoch. A full disk or one that is
-// mounted read-only is waited for. The error is one that no further try would
-// change; after any other the store is as it was.
+// deleted or replaced, it goes on in a copy; if that can't be made, or fails
+// too, or the file is damaged, in an empty one under a new epoch. A full disk
+// or one that is mounted read-only is waited for. The error is one that no
+// further try would change; after any other the store is as it was.
 func (l *Loop) mend() error {
 	r, cause := l.rescuer(), l.trouble.cause
 	mono := l.cfg.Clock.Mono()
@@ -37,10 +49,15 @@ func (l *Loop) mend() error {
 		return nil
 	}
 	l.mended, l.trouble.mending = max(mono, 1), nil
-	if !damaged {
+	// A copy in which writing goes on failing is not copied again; of one that
+	// was replaced nothing is known yet.
+	if !damaged && (replaced || l.trouble.in != inCopy) {
 		err := r.Rescue(cause)
 		switch {
 		case err == nil:
+			if l.trouble.in == inPlace {
+				l.trouble.in = inCopy
+			}
 			l.cfg.Log.Warn("the state goes on in a copy", "cause", cause)
 			return nil
 		case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrClosed):
@@ -71,5 +88,6 @@ func (l *Loop) renewed(cause error) {
 	}
 	l.cfg.Log.Error("state is lost; it is written anew from memory under a new epoch", "set_aside", aside, "reason", cause)
 	l.health.storeReset(cause, aside, l.cfg.Clock.Wall())
+	l.trouble.in = inEmpty
 	l.beginEpoch("the journal is lost")
 }

@@ -135,6 +135,48 @@ func TestD3RenewsWhatCanNotBeRescued(t *testing.T) {
 	}
 }
 
+// TestD3RenewsWhatFailsInTheCopyToo: a store that goes on failing in its copy is
+// begun anew once, and not copied for ever. One that is replaced again is copied
+// again, since nothing is known against the copy.
+func TestD3RenewsWhatFailsInTheCopyToo(t *testing.T) {
+	for why, want := range map[error]struct{ rescues, renews int }{
+		store.ErrIO:       {3, 1}, // of which two are of an empty file
+		errIO:             {3, 1},
+		store.ErrReplaced: {3, 0},
+	} {
+		t.Run(why.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := breaks(t, why, nil, nil)
+				at := d.Position()
+				rescues, renews := 0, 0
+				d.faulty.OnRescue(func(error) error {
+					if rescues++; rescues == 3 {
+						d.faulty.Hook(nil)
+					}
+					return nil
+				})
+				d.faulty.OnRenew(func(error) error {
+					if renews++; rescues != 1 {
+						t.Errorf("begun anew after %d rescues", rescues)
+					}
+					return nil
+				})
+				d.tell("s2")
+				time.Sleep(time.Minute)
+				d.works()
+				if rescues != want.rescues || renews != want.renews {
+					t.Errorf("%d rescues, %d renewals, want %+v", rescues, renews, want)
+				}
+				if kept := d.Position().Epoch == at.Epoch; kept != (want.renews == 0) {
+					t.Errorf("at %v after %v", d.Position(), at)
+				}
+				d.stop()
+				d.equalsStore(d.m)
+			})
+		})
+	}
+}
+
 // TestD3MendsSeldom: a store that can't be mended is tried in place for ever
 // and copied or begun anew no more than once in 10 s; health says why neither
 // works. A full disk, and one that is mounted read-only, are only waited for.

@@ -20,6 +20,7 @@ type trouble struct {
 	batch   *store.Batch // the one whose outcome is not known, nil where a reservation or a reading failed
 	tries   int          // that have failed in a row
 	mending error        // why the store could not be mended either
+	in      mendedTo     // what it fails in
 	at      int64        // monotonic ns of the next try
 	backoff *backoff.ExponentialBackOff
 }
