@@ -93,8 +93,9 @@ func TestC56_SlowReaderBlocksNobody(t *testing.T) {
 		f.container("c"+uid, f.sandbox("s"+uid, uid, ""), uid, running, heavy)
 	}
 	f.start()
-	f.trustedJust()
+	f.streamUp()
 	f.eventually()
+	f.hold()
 	f.settled()
 	socket, stop := f.serveAPI()
 	cut := f.slowClient(socket, "/v1/pods")
@@ -237,5 +238,7 @@ func TestC58Variation_NoPingsInTrouble(t *testing.T) {
 		t.Errorf("%d reconnections", n)
 	}
 	f.wants(x, "Created", "Started")
+	f.logsOf("trouble (relist_failing)", 6) // twice on purpose, and on a slow machine now and then in between
+	f.logsOf("recovered (relist_failing)", 6)
 	f.finish()
 }

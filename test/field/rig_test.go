@@ -295,6 +295,12 @@ func (f *field) periodState() string { return f.g().Status().Relist.State }
 func (f *field) trustedJust() {
 	f.t.Helper()
 	f.trusted()
+	f.hold()
+}
+
+// hold stops the periodic lists.
+func (f *field) hold() {
+	f.t.Helper()
 	f.must(f.g().UpdatePeriods(time.Hour, time.Hour))
 	f.held = true
 	f.until("no call in flight", func() bool { return f.rt.CallStats("").InFlight == 0 })
