@@ -24,10 +24,7 @@ const checkEnv = "PLEGD_TEST_CHECK"
 // that may never end.
 func checkByBbolt(t *testing.T, path string) error {
 	t.Helper()
-	c, err := checkchild.Self(time.Minute, "-test.run=^$")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := checkchild.Self(time.Minute, "-test.run=^$")
 	c.Env = []string{checkEnv + "=1"}
 	return c.Check(t.Context(), path)
 }

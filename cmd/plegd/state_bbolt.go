@@ -41,11 +41,8 @@ func newStateBboltCheck(std streams) *cobra.Command {
 // checkByBbolt has bbolt check a file in a child process. The error is that of
 // [checkchild.Checker.Check].
 func checkByBbolt(ctx context.Context, path string, timeout time.Duration) error {
-	checker, err := checkchild.Self(timeout, "state", bboltCheck)
-	if err != nil {
-		return err
-	}
-	return checker.Check(ctx, path)
+	// A path that begins with a dash is no flag.
+	return checkchild.Self(timeout, "state", bboltCheck, "--").Check(ctx, path)
 }
 
 // checkAtStart returns what an agent examines its state file with. It ends with

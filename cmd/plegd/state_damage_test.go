@@ -67,6 +67,14 @@ func TestStateCheckThatDoesNotEnd(t *testing.T) {
 	}
 }
 
+// A file whose name begins with a dash is checked like any other.
+func TestStateCheckOfAFileLikeAFlag(t *testing.T) {
+	t.Setenv(childEnv, "plegd")
+	if err := checkByBbolt(t.Context(), "-none", patience); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("got error %v", err)
+	}
+}
+
 // The commands read no file that an agent uses, and say whose it is.
 func TestStateInUse(t *testing.T) {
 	t.Parallel()

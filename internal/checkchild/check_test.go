@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +32,24 @@ func TestMain(m *testing.M) {
 		os.Exit(Main(os.Args[len(os.Args)-1], os.Stdin, os.Stdout))
 	case "crash":
 		panic("page 5: as a fault in bbolt's goroutine")
+	case "fault":
+		page, err := unix.Mmap(-1, 0, 4096, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		fmt.Println(page[0], err) // as behind the end of a file that was cut
+	case "deep":
+		debug.SetMaxStack(1 << 20)
+		fmt.Println(deep(1))
+	case "starved": // as under a limit of memory
+		_ = unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: 1, Max: 1})
+		hoard = append(hoard, make([]byte, 1<<30))
+	case "usage":
+		fmt.Fprintln(os.Stderr, "plegd: unknown command \"bbolt-check\"")
+		os.Exit(codeCrashed)
+	case "replaced":
+		_ = os.Remove(os.Args[0])
+		c := Self(time.Minute, "-test.run=^$")
+		c.Env = []string{childEnv + "=check"}
+		fmt.Println(c.Check(context.Background(), os.Args[len(os.Args)-1]))
+		os.Exit(0)
 	case "endless":
 		time.Sleep(time.Hour)
 	case "hungry":
@@ -50,13 +70,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// deep calls itself for ever.
+func deep(n int) int { return deep(n+1) + 1 }
+
 // checker returns one whose children are of a kind.
 func checker(t *testing.T, kind string) Checker {
 	t.Helper()
-	c, err := Self(time.Minute, "-test.run=^$")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := Self(time.Minute, "-test.run=^$")
 	c.Env = []string{childEnv + "=" + kind}
 	return c
 }
@@ -170,7 +190,11 @@ func TestChildThatFails(t *testing.T) {
 	}{
 		{"crash", true, "crashed: panic: page 5"},
 		{"hungry", true, "256 MiB of memory"},
+		{"fault", true, "crashed: unexpected fault address"},
+		{"deep", true, "crashed: runtime: goroutine stack exceeds"},
 		{"killed", false, "killed"},
+		{"starved", false, "the child failed"},
+		{"usage", false, "unknown command"},
 		{"orphan", false, "parent process has ended"},
 	} {
 		err := checker(t, c.kind).Check(t.Context(), path)
@@ -197,5 +221,26 @@ func TestCheckThatNeverEnds(t *testing.T) {
 	defer cancel()
 	if err := endless.Check(ctx, "any"); !errors.Is(err, ErrUnfinished) {
 		t.Errorf("got error %v", err)
+	}
+}
+
+// The program that runs is started, not what has its name by now.
+func TestCheckByAProgramThatWasReplaced(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, program, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "-test.run=^$", someFile(t))
+	cmd.Env = append(os.Environ(), childEnv+"=replaced")
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "<nil>\n" {
+		t.Errorf("the check says %q, %v", out, err)
 	}
 }

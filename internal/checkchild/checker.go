@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,13 +29,11 @@ type Checker struct {
 	Timeout time.Duration
 }
 
-// Self returns a Checker that starts this program with arguments.
-func Self(timeout time.Duration, args ...string) (Checker, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return Checker{}, fmt.Errorf("own program: %w", err)
-	}
-	return Checker{Command: append([]string{self}, args...), Timeout: timeout}, nil
+// Self returns a Checker that starts this program with arguments: the one that
+// runs, also when another has replaced its file since, which may know nothing
+// of checks.
+func Self(timeout time.Duration, args ...string) Checker {
+	return Checker{Command: append([]string{"/proc/self/exe"}, args...), Timeout: timeout}
 }
 
 const (
@@ -51,9 +50,9 @@ const (
 // before ctx did, and the child was killed; any other says that there was no
 // check.
 func (c Checker) Check(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.Command[0], append(c.Command[1:len(c.Command):len(c.Command)], path)...) //nolint:gosec // ourselves
+	cmd := exec.CommandContext(limited, c.Command[0], append(c.Command[1:len(c.Command):len(c.Command)], path)...) //nolint:gosec // ourselves
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.WaitDelay = killDelay
 	var out, trouble head
@@ -67,21 +66,19 @@ func (c Checker) Check(ctx context.Context, path string) error {
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil {
+	if limited.Err() != nil {
 		return fmt.Errorf("%w in %v", ErrUnfinished, c.Timeout)
 	}
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return fmt.Errorf("check: %w", err)
-	}
-	switch exit.ExitCode() {
-	case codeDamaged:
+	switch code := cmd.ProcessState.ExitCode(); {
+	case code == codeDamaged:
 		return fmt.Errorf("%w: %s", store.ErrDamaged, out.line())
-	case codeCrashed:
+	case code == codeCrashed && trouble.ofTheFile():
 		return fmt.Errorf("%w: the check crashed: %s", store.ErrDamaged, trouble.line())
-	case codeOther:
+	case code == codeCrashed:
+		return fmt.Errorf("check: the child failed: %s", trouble.line())
+	case code == codeOther:
 		return fmt.Errorf("check: %s", out.line())
-	default: // killed by somebody else, such as for want of memory
+	default: // not started, or killed by somebody else, such as for want of memory
 		return fmt.Errorf("check: %w", err)
 	}
 }
@@ -99,4 +96,16 @@ func (h *head) Write(p []byte) (int, error) {
 func (h *head) line() string {
 	line, _, _ := strings.Cut(strings.TrimSpace(h.buf.String()), "\n")
 	return line
+}
+
+// crashes are how Go begins what it writes of a crash for which a damaged file
+// can be the reason: a panic, a read outside of the file, and recursion without
+// end. Go ends with the same code for want of threads or memory, and plegd for a
+// command line that it doesn't know: neither says anything of the file.
+var crashes = []string{"panic:", "unexpected fault address", "runtime: goroutine stack exceeds"}
+
+// ofTheFile reports whether a crash is one of those.
+func (h *head) ofTheFile() bool {
+	line := h.line()
+	return slices.ContainsFunc(crashes, func(c string) bool { return strings.HasPrefix(line, c) })
 }

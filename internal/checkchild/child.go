@@ -18,7 +18,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// The exit codes of the child. Go ends a process that panics with 2.
+// The exit codes of the child. Go ends a process that panics with 2, but also
+// one that it can't run.
 const (
 	codeSound   = 0
 	codeOther   = 1 // the check can't be made
