@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,12 @@ func TestMain(m *testing.M) {
 		c.Env = []string{childEnv + "=check"}
 		fmt.Println(c.Check(context.Background(), os.Args[len(os.Args)-1]))
 		os.Exit(0)
+	case "damaged": // and its output stays open for a while; the file is made when it has ended
+		until := exec.Command("sh", "-c", "while kill -0 $1 2>&-; do sleep 0.01; done; : >$2; sleep 2", "sh",
+			strconv.Itoa(os.Getpid()), os.Args[len(os.Args)-1])
+		until.Stdout = os.Stdout
+		fmt.Println("page 5: wrong", until.Start())
+		os.Exit(codeDamaged)
 	case "endless":
 		time.Sleep(time.Hour)
 	case "hungry":
@@ -216,11 +223,31 @@ func TestCheckThatNeverEnds(t *testing.T) {
 	if !errors.Is(err, ErrUnfinished) || errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "did not end in 200ms") {
 		t.Errorf("got error %v", err)
 	}
-	endless.Timeout = time.Hour
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	if err := endless.Check(ctx, "any"); !errors.Is(err, ErrUnfinished) {
+}
+
+// A caller that gives up is told so, not that the check took too long, and a
+// verdict that is there by then counts.
+func TestCheckThatIsCalledOff(t *testing.T) {
+	stop := errors.New("the agent is asked to stop")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(200*time.Millisecond, func() { cancel(stop) })
+	err := checker(t, "endless").Check(ctx, "any")
+	if !errors.Is(err, stop) || errors.Is(err, ErrUnfinished) || errors.Is(err, store.ErrDamaged) {
 		t.Errorf("got error %v", err)
+	}
+
+	path := filepath.Join(t.TempDir(), "ended")
+	ctx, cancel = context.WithCancelCause(t.Context())
+	go func() {
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(path); err == nil {
+				cancel(stop)
+			}
+		}
+	}()
+	err = checker(t, "damaged").Check(ctx, path)
+	if cancel(nil); !errors.Is(err, store.ErrDamaged) || !strings.Contains(err.Error(), "page 5") {
+		t.Errorf("got error %v, want the verdict", err)
 	}
 }
 

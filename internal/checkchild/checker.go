@@ -46,9 +46,9 @@ const (
 
 // Check has a child check the file at path. Nobody may write to the file
 // meanwhile. The error wraps [store.ErrDamaged] when the file is at fault or
-// the check crashed on it, and [ErrUnfinished] when it did not end in time or
-// before ctx did, and the child was killed; any other says that there was no
-// check.
+// the check crashed on it, and [ErrUnfinished] when it did not end in time and
+// the child was killed; any other says that there was no check. It wraps the
+// cause of ctx when that ended the child.
 func (c Checker) Check(ctx context.Context, path string) error {
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -63,13 +63,10 @@ func (c Checker) Check(ctx context.Context, path string) error {
 	}
 	defer alive.Close()
 	err = cmd.Run()
-	if err == nil {
-		return nil
-	}
-	if limited.Err() != nil {
-		return fmt.Errorf("%w in %v", ErrUnfinished, c.Timeout)
-	}
+	// A child that ended by itself has a verdict, whatever else ended just then.
 	switch code := cmd.ProcessState.ExitCode(); {
+	case code == codeSound:
+		return nil
 	case code == codeDamaged:
 		return fmt.Errorf("%w: %s", store.ErrDamaged, out.line())
 	case code == codeCrashed && trouble.ofTheFile():
@@ -78,6 +75,10 @@ func (c Checker) Check(ctx context.Context, path string) error {
 		return fmt.Errorf("check: the child failed: %s", trouble.line())
 	case code == codeOther:
 		return fmt.Errorf("check: %s", out.line())
+	case ctx.Err() != nil:
+		return fmt.Errorf("check was called off: %w", context.Cause(ctx))
+	case limited.Err() != nil:
+		return fmt.Errorf("%w in %v", ErrUnfinished, c.Timeout)
 	default: // not started, or killed by somebody else, such as for want of memory
 		return fmt.Errorf("check: %w", err)
 	}
