@@ -80,14 +80,21 @@ func (l *Loop) mend() error {
 }
 
 // renewed goes on with an empty store. The state is in the core and written
-// again as a whole; the journal is lost, and with it the epoch.
+// again as a whole; the journal is lost, and with it the epoch. An epoch of
+// which no number was ever given out has lost nothing and stays, so that readers
+// who stand at its beginning can go on.
 func (l *Loop) renewed(cause error) {
 	aside := ""
 	if s, ok := l.cfg.Store.(interface{ Aside() string }); ok {
 		aside = s.Aside()
 	}
-	l.cfg.Log.Error("state is lost; it is written anew from memory under a new epoch", "set_aside", aside, "reason", cause)
+	l.cfg.Log.Error("state is lost; it is written anew from memory", "set_aside", aside, "reason", cause)
 	l.health.storeReset(cause, aside, l.cfg.Clock.Wall())
 	l.trouble.in = inEmpty
-	l.beginEpoch("the journal is lost")
+	if l.numbers.alloc.Next() > 1 {
+		l.beginEpoch("the journal is lost")
+		return
+	}
+	l.numbers = unnamedNumbers(l.numbers.epoch)
+	l.trouble.batch = nil // made for the store before
 }

@@ -177,6 +177,48 @@ func TestD3RenewsWhatFailsInTheCopyToo(t *testing.T) {
 	}
 }
 
+// TestD3RenewedTwiceWithNothingTold: who stands at the beginning of an epoch of
+// which nothing was told yet goes on from there, however often the store is
+// begun anew meanwhile.
+func TestD3RenewedTwiceWithNothingTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := breaks(t, store.ErrDamaged, nil, nil)
+		d.faulty.Hook(nil)
+		again := func() {
+			d.faulty.FailBefore(-1, store.ErrDamaged)
+			d.faulty.OnRenew(func(error) error { d.faulty.FailBefore(0, nil); return nil })
+			// It is written without an event.
+			d.SubmitEvent(&EventSeen{At: d.moment(), Type: EventStopped, ID: time.Now().String(), CreatedAt: 1})
+			time.Sleep(time.Minute)
+			d.works()
+		}
+		old := d.Position()
+		again()
+		empty := d.Position()
+		if empty.Epoch == old.Epoch || empty.Seq != 0 {
+			t.Fatalf("at %v after %v, want an epoch with nothing told", empty, old)
+		}
+		again()
+		again()
+		if h := d.Health(); h.Resets != 3 {
+			t.Fatalf("health %+v, want 3 resets", h)
+		}
+		d.tell("s2")
+		synctest.Wait()
+		for _, from := range []timestamps.Position{empty, old} {
+			sub, err := d.Subscribe(&from)
+			if err != nil {
+				t.Fatalf("from %v: %v", from, err)
+			}
+			if got := d.readTo(sub, d.Position()); len(got) != 2 || got[0].Position.Seq != 1 {
+				t.Errorf("after %v come %+v", from, got)
+			}
+		}
+		d.stop()
+		d.equalsStore(d.m)
+	})
+}
+
 // TestD3MendsSeldom: a store that can't be mended is tried in place for ever
 // and copied or begun anew no more than once in 10 s; health says why neither
 // works. A full disk, and one that is mounted read-only, are only waited for.

@@ -57,6 +57,12 @@ func newNumbers(base store.Meta) numbers {
 	return n
 }
 
+// unnamedNumbers are those of an epoch that the store doesn't know and of which
+// none was given out.
+func unnamedNumbers(e timestamps.Epoch) numbers {
+	return numbers{epoch: e, alloc: timestamps.NewAllocator(1, timestamps.MaxNumber), unnamed: true}
+}
+
 // start reserves the first block of numbers and, after anything but a clean
 // stop, journals which numbers it skips. A store that has no room for that now
 // may have it later, one that may not be written will not.
@@ -145,7 +151,7 @@ func (l *Loop) place(events []store.Event, first uint64) {
 // dropped by the first commit that names the new one.
 func (l *Loop) beginEpoch(why string) {
 	old := l.feed.position()
-	l.numbers = numbers{epoch: newEpoch(), alloc: timestamps.NewAllocator(1, timestamps.MaxNumber), unnamed: true}
+	l.numbers = unnamedNumbers(newEpoch())
 	l.trouble.batch = nil // of the old epoch: what it holds is written with the rest
 	l.view.moveTo(l.feed.begin(l.numbers.epoch))
 	l.cfg.Log.Warn("events go on under a new epoch", "why", why, "epoch", l.numbers.epoch.String(), "last", old.String())
