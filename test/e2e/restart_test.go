@@ -24,6 +24,7 @@ func TestAgentRestart(t *testing.T) {
 			{"SIGKILL", func(w *watched, t *testing.T) { w.kill(t) }, false},
 		} {
 			t.Run(f.name+"/"+end.name, func(t *testing.T) {
+				t.Parallel() // they wait more than they compute
 				w := watch(t, f)
 				steady := w.rt.runPod(t, "steady")
 				runs := steady.run(t, "runs", 0, "pause")
@@ -172,6 +173,7 @@ func TestRestartOfUnchangedNode(t *testing.T) {
 func TestRuntimeRestart(t *testing.T) {
 	for _, f := range flavours {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel() // they wait more than they compute
 			w := watch(t, f, "--relist-threshold", "2s")
 			p := w.rt.runPod(t, "survivor")
 			runs := p.run(t, "runs", 0, "pause")
