@@ -115,8 +115,11 @@ func (s *script) run(ctx context.Context, rt *simruntime.Runtime, ends []func(co
 
 // fault puts a fault into effect when it is time, and ends it.
 func fault(ctx context.Context, rt *simruntime.Runtime, i *scriptItem) error {
-	if sleep(ctx, i.at); ctx.Err() != nil {
+	sleep(ctx, i.at)
+	select {
+	case <-ctx.Done(): // the simulation is over, which is no error
 		return nil
+	default:
 	}
 	h, err := rt.AddRule(i.rule)
 	if err != nil || i.length == 0 {

@@ -172,7 +172,7 @@ func (i *scriptItem) read(keys []scriptKey, name, value string) error {
 		key.set(i)
 		return nil
 	case value == noValue:
-		return fmt.Errorf("%s: needs a value, as in %s=...", name, name)
+		return fmt.Errorf("%s: needs a value, as in %s=VALUE", name, name)
 	default:
 		if err := key.parse(i, value); err != nil {
 			return fmt.Errorf("%s %q: %w", name, value, err)

@@ -84,7 +84,6 @@ func TestKubeletMetrics(t *testing.T) {
 	rt.EndStreams(codes.Unavailable) // one end, and two tries that are refused
 	await("the stream again", func() bool { return gen.Status().Stream.Reconnects == 1 })
 
-	var containers []string
 	for _, name := range []string{"web", "db", "job"} {
 		pod, err := rt.RunPodSandbox(simruntime.PodSpec{Namespace: "default", Name: name, UID: name})
 		if err != nil {
@@ -99,7 +98,6 @@ func TestKubeletMetrics(t *testing.T) {
 		if _, err := rt.CreateContainer(pod, simruntime.ContainerSpec{Name: "waits"}); err != nil {
 			t.Fatal(err)
 		}
-		containers = append(containers, app)
 		if name == "job" {
 			if err := errors.Join(rt.ExitContainer(app, 0, ""), rt.StopPodSandbox(pod)); err != nil {
 				t.Fatal(err)
