@@ -71,7 +71,7 @@ unit: cc ## Unit tests under the race detector
 	}
 
 # The tests on real runtimes, with the binary and the runtimes that make has built.
-E2E := PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDIR)/bin/plegd go test -count=1
+E2E := PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDIR)/bin/plegd go test -count=1 -parallel 3
 
 .PHONY: e2e e2e-long e2e-kubelet
 ifeq ($(NO_RUNTIMES),)
