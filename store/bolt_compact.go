@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // Compacted is what [Compact] did.
@@ -24,16 +25,10 @@ func Compact(path string) (c Compacted, err error) {
 	if _, err := os.Stat(c.Path); err != nil { // a lock file would be made
 		return c, fmt.Errorf("state file: %w", err)
 	}
-	cfg := BoltConfig{Dir: filepath.Dir(c.Path), file: c.Path, Timeout: DefaultTimeout} // of any size
-	lock, err := takeLock(cfg.lock())
+	b, err := openToCompact(c.Path)
 	if err != nil {
 		return c, err
 	}
-	b, err := openHeld(cfg)
-	if err != nil {
-		return c, errors.Join(err, lock.release())
-	}
-	b.lock = lock
 	defer func() { err = errors.Join(err, b.Close()) }()
 	if c.Before, err = b.size(); err != nil {
 		return c, err
@@ -43,6 +38,21 @@ func Compact(path string) (c Compacted, err error) {
 	}
 	c.After, err = b.size()
 	return c, err
+}
+
+// openToCompact locks the directory of a state file and opens it.
+func openToCompact(path string) (*Bolt, error) {
+	cfg := BoltConfig{Dir: filepath.Dir(path), file: path, Timeout: DefaultTimeout, Now: time.Now} // of any size
+	lock, err := takeLock(cfg.lock())
+	if err != nil {
+		return nil, err
+	}
+	b, err := openHeld(cfg)
+	if err != nil {
+		return nil, errors.Join(err, lock.release())
+	}
+	b.lock = lock
+	return b, nil
 }
 
 // openHeld opens a file whose pages are sound, while nobody writes to it.

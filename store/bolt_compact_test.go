@@ -98,3 +98,26 @@ func TestCompactRepairsNothing(t *testing.T) {
 		filled(t, dir, 20)
 	}
 }
+
+// What takes the file's name while it is compacted is kept.
+func TestCompactKeepsWhatTakesItsName(t *testing.T) {
+	dir := t.TempDir()
+	filled(t, dir, 20)
+	path := filepath.Join(dir, store.FileName)
+	b, err := store.OpenToCompact(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(path+".x", []byte("a backup"), 0o600), os.Rename(path+".x", path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.Rescue(nil), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := os.ReadFile(b.Aside()); err != nil || string(kept) != "a backup" {
+		t.Errorf("kept %q, %v", kept, err)
+	}
+	if report, err := store.Verify(dir); err != nil || report.Containers != 20 {
+		t.Errorf("got %+v, %v", report, err)
+	}
+}

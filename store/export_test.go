@@ -15,6 +15,10 @@ var EncodeSchema = encodeSchema
 // ScanPages is for tests of the scan alone.
 var ScanPages = scanPages
 
+// OpenToCompact is for tests of what happens to a file between that and the
+// compaction itself, for which Rescue stands.
+var OpenToCompact = openToCompact
+
 // VerifyNoLeaks runs the tests and fails if goroutines are left.
 var VerifyNoLeaks = func(m *testing.M) { goleak.VerifyTestMain(m) }
 
