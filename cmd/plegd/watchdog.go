@@ -104,20 +104,22 @@ func watchChild(child *exec.Cmd, limit time.Duration, signs io.Reader, got <-cha
 	}()
 	tick := time.NewTicker(limit / signsPerLimit)
 	defer tick.Stop()
+	stalled := fmt.Errorf("%w for %v; it was stopped, or made no progress", errStalled, limit)
 	for missed := 0; ; {
 		select {
 		case <-ended:
 			return childEnd(child.ProcessState)
 		case <-closed: // it has let go of everything and is about to end
-			closed = nil
+			closed, alive = nil, nil // a sign that is left counts no more
 			tick.Reset(killedTimeout)
-			missed = signsPerLimit
+			missed = signsPerLimit - 1
+			stalled = fmt.Errorf("%w for %v; it had let go of everything, and did not end", errStalled, killedTimeout)
 		case sig := <-got:
 			_ = child.Process.Signal(sig) // it may have ended just now
 		case <-alive:
 			missed = 0
 		case <-tick.C:
-			if missed++; missed <= signsPerLimit {
+			if missed++; missed < signsPerLimit {
 				continue
 			}
 			_ = child.Process.Kill()
@@ -125,7 +127,7 @@ func watchChild(child *exec.Cmd, limit time.Duration, signs io.Reader, got <-cha
 			case <-ended:
 			case <-time.After(killedTimeout):
 			}
-			return fmt.Errorf("--watchdog: the agent was killed: %w for %v; it was stopped, or made no progress", errStalled, limit)
+			return fmt.Errorf("--watchdog: the agent was killed: %w", stalled)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/plegd/plegd/internal/simruntime"
@@ -295,6 +297,65 @@ func TestNoSignOfLifeWithoutProgress(t *testing.T) {
 			return false
 		}
 	})
+}
+
+// watched runs watchChild in virtual time on a child whose signs of life write
+// makes, and returns how long after the end of write it is killed, and what is
+// said of it.
+func watched(t *testing.T, limit time.Duration, write func(w *io.PipeWriter)) (after time.Duration, said string) {
+	t.Helper()
+	child := exec.Command("true") // of which only the name of a process is needed
+	if err := child.Run(); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		done := make(chan error, 1)
+		go func() { done <- watchChild(child, limit, r, make(chan os.Signal), make(chan struct{})) }()
+		write(w)
+		last := time.Now()
+		err := <-done
+		if !errors.Is(err, errStalled) {
+			t.Errorf("got error %v", err)
+		}
+		// It was killed, and then waited for in vain.
+		after, said = time.Since(last)-killedTimeout, err.Error()
+		_ = w.Close()
+	})
+	return after, said
+}
+
+// TestWatchdogKeepsItsLimit: a stopped agent is killed within the limit, as the
+// documentation says, and not before most of it has passed.
+func TestWatchdogKeepsItsLimit(t *testing.T) {
+	const limit = 8 * time.Second
+	for _, offset := range []time.Duration{0, 10 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond} {
+		after, said := watched(t, limit, func(w *io.PipeWriter) {
+			time.Sleep(offset)
+			for range 20 {
+				_, _ = w.Write([]byte{'.'})
+				time.Sleep(limit / signsPerLimit)
+			}
+			_, _ = w.Write([]byte{'.'})
+		})
+		if after > limit || after < limit*3/4 || !strings.Contains(said, "no sign of life for 8s") {
+			t.Errorf("offset %v: killed after %v: %s", offset, after, said)
+		}
+	}
+}
+
+// TestWatchdogEndsAnAgentThatHangsAtItsEnd: it is given little time after it has
+// let go of everything, whichever of its last sign and that is seen first.
+func TestWatchdogEndsAnAgentThatHangsAtItsEnd(t *testing.T) {
+	for range 50 {
+		after, said := watched(t, time.Hour, func(w *io.PipeWriter) {
+			_, _ = w.Write([]byte{'.'})
+			_ = w.Close()
+		})
+		if after != killedTimeout || !strings.Contains(said, "no sign of life for 5s; it had let go of everything") {
+			t.Fatalf("killed after %v: %s", after, said)
+		}
+	}
 }
 
 // TestOutputKubelet: what GenericPLEG would have sent comes out as lines.
