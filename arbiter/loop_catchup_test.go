@@ -38,8 +38,8 @@ func TestLoopTellsBeforeItCatchesUp(t *testing.T) {
 		if err := errors.Join(d.step(d.up("s2")), d.write()); err != nil {
 			t.Fatal(err)
 		}
-		if j := m.Journal(); j.Last != 4 || d.feed.held() != 0 || d.Position().Seq != 4 {
-			t.Errorf("journal %+v, %d are held, told up to %v", j, d.feed.held(), d.Position())
+		if j := m.Journal(); j.Last != 4 || held(d) != 0 || d.Position().Seq != 4 {
+			t.Errorf("journal %+v, %d are held, told up to %v", j, held(d), d.Position())
 		}
 		d.equalsStore(m)
 	})

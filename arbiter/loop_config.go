@@ -22,10 +22,12 @@ const (
 	// heartbeat: the loop turns at least this often, so that silence of its
 	// own can be told from idleness (Health.Progress).
 	heartbeat = 5 * time.Second
-	// maxUnwritten: while the store fails, no more than this many events are
-	// held to be written later, as many as the journal keeps by default. With
-	// the next one history is lost, so a new epoch begins.
-	maxUnwritten = 50_000
+	// maxUnwritten and maxUnwrittenBytes: while the store fails, no more than
+	// this many events, and no more than these hold in memory, are held to be
+	// written later: what the journal keeps by default. With the next one history
+	// is lost, so a new epoch begins.
+	maxUnwritten      = store.DefaultEntries
+	maxUnwrittenBytes = store.DefaultBytes
 )
 
 // Config of a Loop.
@@ -41,7 +43,8 @@ type Config struct {
 	BootID     string           // boot id of the node, put into events; "" unknown
 	Runtime    store.RuntimeID  // what the state is to describe; Name is learnt from Version
 
-	unwritten int // events held while the store fails; 0: maxUnwritten, tests set less
+	unwritten      int   // events held while the store fails; 0: maxUnwritten, tests set less
+	unwrittenBytes int64 // what they hold; 0: maxUnwrittenBytes, likewise
 }
 
 func (c Config) defaulted() Config {
@@ -62,6 +65,9 @@ func (c Config) defaulted() Config {
 	}
 	if c.unwritten == 0 {
 		c.unwritten = maxUnwritten
+	}
+	if c.unwrittenBytes == 0 {
+		c.unwrittenBytes = maxUnwrittenBytes
 	}
 	return c
 }

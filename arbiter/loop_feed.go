@@ -27,6 +27,7 @@ type feed struct {
 	prev      timestamps.Position // of what was published before tail[0], in an earlier run if need be
 	at        timestamps.Position // of the newest published event; Seq 0 in an epoch that has none yet
 	unwritten int                 // the last so many of tail are told from memory and to be written
+	bytes     int64               // that the unwritten ones hold, about
 	changed   chan struct{}       // closed and replaced when something is published
 	ended     bool
 }
@@ -50,6 +51,7 @@ func (f *feed) append(events []store.Event, volatile bool) timestamps.Position {
 			f.tail[n+i].Volatile = true
 		}
 		f.unwritten += len(events)
+		f.bytes += eventsHold(events)
 	}
 	f.at = events[len(events)-1].Position
 	// Trimmed in large steps. What is to be written stays.
@@ -72,24 +74,48 @@ func (f *feed) wrote(n int) {
 		f.tail[from+i].Volatile = false
 	}
 	f.unwritten -= n
+	f.bytes -= eventsHold(f.tail[from : from+n])
 }
 
-// held returns how many events are told from memory and to be written.
-func (f *feed) held() int {
+// held returns how many events are told from memory and to be written, and
+// about how many bytes they hold.
+func (f *feed) held() (events int, bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.unwritten
+	return f.unwritten, f.bytes
 }
 
-// toWrite returns the events that are to be written, as they are stored.
+// toWrite returns the events that are to be written, volatile as they are told.
+// They are the feed's own: for its writer to read, since only that changes them,
+// and see asStored.
 func (f *feed) toWrite() []store.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	events := slices.Clone(f.tail[len(f.tail)-f.unwritten:])
+	return slices.Clip(f.tail[len(f.tail)-f.unwritten:])
+}
+
+// asStored returns a copy of events that were told from memory, as they are
+// stored. It is made for one part at a time, since all of them may be many.
+func asStored(events []store.Event) []store.Event {
+	events = slices.Clone(events)
 	for i := range events {
 		events[i].Volatile = false
 	}
 	return events
+}
+
+// eventsHold is about how many bytes events hold. Labels may be shared with
+// the record, but only as long as that stays as it is.
+func eventsHold(events []store.Event) (n int64) {
+	const overhead, perLabel = 512, 32 // of the struct and its short strings; of an entry of a map
+	for i := range events {
+		ev := &events[i]
+		n += overhead + int64(len(ev.Reason)+len(ev.Container.Image))
+		for k, v := range ev.Pod.Labels {
+			n += perLabel + int64(len(k)+len(v))
+		}
+	}
+	return n
 }
 
 // begin starts an epoch. What was told from memory in the one before will not
@@ -97,7 +123,7 @@ func (f *feed) toWrite() []store.Event {
 func (f *feed) begin(e timestamps.Epoch) timestamps.Position {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at, f.unwritten = timestamps.Position{Epoch: e}, 0
+	f.at, f.unwritten, f.bytes = timestamps.Position{Epoch: e}, 0, 0
 	return f.at
 }
 

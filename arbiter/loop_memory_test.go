@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,12 @@ func volatile(events []store.Event) (n int) {
 			n++
 		}
 	}
+	return n
+}
+
+// held returns how many events a loop holds to write them later.
+func held(d *driven) int {
+	n, _ := d.feed.held()
 	return n
 }
 
@@ -292,7 +299,7 @@ func TestD2HoldsABoundedNumber(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				d.sync()
 			}
-			most = max(most, d.feed.held())
+			most = max(most, held(d))
 			time.Sleep(2 * time.Minute) // the tombstones go
 		}
 		d.sync()
@@ -322,6 +329,41 @@ func TestD2HoldsABoundedNumber(t *testing.T) {
 	})
 }
 
+// TestD2HoldsBoundedBytes: events of pods with large labels are held up to a
+// size, and what is written gives back what it took.
+func TestD2HoldsBoundedBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most, label = 1 << 20, 10_000
+		m := memory()
+		d := drive(t, m, func(c *Config) { c.unwrittenBytes = most })
+		d.sync()
+		d.faulty.FailBefore(-1, store.ErrFull)
+		first, reached := d.Position().Epoch, int64(0)
+		for _, id := range names("s", 2*most/(2*label)) { // of each two events
+			ev := d.up(id)
+			ev.Sandbox.Identity.Labels = map[string]string{"l": strings.Repeat("x", label)}
+			d.SubmitEvent(ev)
+			synctest.Wait()
+			_, bytes := d.feed.held()
+			reached = max(reached, bytes)
+		}
+		if reached > most || reached < most-3*label || d.Position().Epoch == first {
+			t.Errorf("up to %d bytes were held, at %v of an epoch after %v", reached, d.Position(), first)
+		}
+		d.faulty.FailBefore(0, nil)
+		time.Sleep(2 * retryMost)
+		d.works()
+		if n, bytes := d.feed.held(); n != 0 || bytes != 0 {
+			t.Errorf("%d events of %d bytes are held when all is written", n, bytes)
+		}
+		if all := d.after(d.beginning()); len(all) == 0 || gapless(t, all) != 0 || volatile(all) != 0 {
+			t.Errorf("journal of %d entries, %d volatile", len(all), volatile(all))
+		}
+		d.stop()
+		d.equalsStore(m)
+	})
+}
+
 // TestD2BurstOnAFullDisk: more events than memory keeps for readers are all kept
 // for the store, if they fit into what may be held.
 func TestD2BurstOnAFullDisk(t *testing.T) {
@@ -335,7 +377,7 @@ func TestD2BurstOnAFullDisk(t *testing.T) {
 		f.FailBefore(0, nil)
 		time.Sleep(2 * retryMost)
 		d.works()
-		if j := m.Journal(); j.Last != uint64(2*len(ids)) || j.Entries != 2*len(ids) || d.feed.held() != 0 {
+		if j := m.Journal(); j.Last != uint64(2*len(ids)) || j.Entries != 2*len(ids) || held(d) != 0 {
 			t.Errorf("journal %+v, want %d entries", j, 2*len(ids))
 		}
 		d.stop()

@@ -130,7 +130,8 @@ func (l *Loop) number(events []store.Event) {
 	if len(events) == 0 {
 		return
 	}
-	if held := l.feed.held(); held > 0 && held+len(events) > l.cfg.unwritten {
+	held, bytes := l.feed.held()
+	if held > 0 && (held+len(events) > l.cfg.unwritten || bytes+eventsHold(events) > l.cfg.unwrittenBytes) {
 		l.beginEpoch("more events wait to be written than are kept")
 	}
 	first, err := l.numbers.alloc.Take(len(events))

@@ -139,6 +139,7 @@ func (l *Loop) writeMissing() error {
 	parts := missing.split()
 	for i := range parts {
 		p := &parts[i]
+		p.batch.Events = asStored(p.batch.Events)
 		l.complete(p)
 		if err := l.commitReserving(&p.batch); err != nil {
 			l.trouble.batch = &p.batch
