@@ -82,26 +82,32 @@ func supervise(limit time.Duration, args []string) error {
 		defer close(ended)
 		_ = child.Wait() // the code is in ProcessState
 	}()
-	return watchChild(child, limit, signs, got, ended)
+	alive, closed := readSigns(signs)
+	return watchChild(child, limit, alive, closed, got, ended)
 }
 
-// watchChild counts periods without a sign of life rather than time: while this
-// process is stopped too, none pass.
-func watchChild(child *exec.Cmd, limit time.Duration, signs io.Reader, got <-chan os.Signal, ended <-chan struct{}) error {
-	alive := make(chan struct{}, 1)
-	closed := make(chan struct{})
+// readSigns reads signs of life. alive has one if any came since it was last
+// looked at; closed is closed with the pipe.
+func readSigns(signs io.Reader) (alive, closed <-chan struct{}) {
+	came, end := make(chan struct{}, 1), make(chan struct{})
 	go func() { // ends with the pipe
-		defer close(closed)
+		defer close(end)
 		for b := make([]byte, 64); ; {
 			if _, err := signs.Read(b); err != nil {
 				return
 			}
 			select {
-			case alive <- struct{}{}:
+			case came <- struct{}{}:
 			default:
 			}
 		}
 	}()
+	return came, end
+}
+
+// watchChild counts periods without a sign of life rather than time: while this
+// process is stopped too, none pass.
+func watchChild(child *exec.Cmd, limit time.Duration, alive, closed <-chan struct{}, got <-chan os.Signal, ended <-chan struct{}) error {
 	tick := time.NewTicker(limit / signsPerLimit)
 	defer tick.Stop()
 	stalled := fmt.Errorf("%w for %v; it was stopped, or made no progress", errStalled, limit)

@@ -299,28 +299,25 @@ func TestNoSignOfLifeWithoutProgress(t *testing.T) {
 	})
 }
 
-// watched runs watchChild in virtual time on a child whose signs of life write
-// makes, and returns how long after the end of write it is killed, and what is
-// said of it.
-func watched(t *testing.T, limit time.Duration, write func(w *io.PipeWriter)) (after time.Duration, said string) {
+// watched runs watchChild in virtual time on a child that is done for, whose
+// signs of life live makes, and returns how long after that it is killed, and
+// what is said of it.
+func watched(t *testing.T, limit time.Duration, live func(alive chan<- struct{}, closed chan struct{})) (after time.Duration, said string) {
 	t.Helper()
 	child := exec.Command("true") // of which only the name of a process is needed
 	if err := child.Run(); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r, w := io.Pipe()
-		done := make(chan error, 1)
-		go func() { done <- watchChild(child, limit, r, make(chan os.Signal), make(chan struct{})) }()
-		write(w)
+		alive, closed := make(chan struct{}, 1), make(chan struct{})
+		live(alive, closed)
 		last := time.Now()
-		err := <-done
+		err := watchChild(child, limit, alive, closed, make(chan os.Signal), make(chan struct{}))
 		if !errors.Is(err, errStalled) {
 			t.Errorf("got error %v", err)
 		}
 		// It was killed, and then waited for in vain.
 		after, said = time.Since(last)-killedTimeout, err.Error()
-		_ = w.Close()
 	})
 	return after, said
 }
@@ -329,17 +326,12 @@ func watched(t *testing.T, limit time.Duration, write func(w *io.PipeWriter)) (a
 // documentation says, and not before most of it has passed.
 func TestWatchdogKeepsItsLimit(t *testing.T) {
 	const limit = 8 * time.Second
-	for _, offset := range []time.Duration{0, 10 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond} {
-		after, said := watched(t, limit, func(w *io.PipeWriter) {
-			time.Sleep(offset)
-			for range 20 {
-				_, _ = w.Write([]byte{'.'})
-				time.Sleep(limit / signsPerLimit)
-			}
-			_, _ = w.Write([]byte{'.'})
+	for _, sign := range []time.Duration{0, 10 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond} {
+		after, said := watched(t, limit, func(alive chan<- struct{}, _ chan struct{}) {
+			time.AfterFunc(sign, func() { alive <- struct{}{} })
 		})
-		if after > limit || after < limit*3/4 || !strings.Contains(said, "no sign of life for 8s") {
-			t.Errorf("offset %v: killed after %v: %s", offset, after, said)
+		if after -= sign; after > limit || after < limit*3/4 || !strings.Contains(said, "no sign of life for 8s") {
+			t.Errorf("sign after %v: killed after %v more: %s", sign, after, said)
 		}
 	}
 }
@@ -348,9 +340,9 @@ func TestWatchdogKeepsItsLimit(t *testing.T) {
 // let go of everything, whichever of its last sign and that is seen first.
 func TestWatchdogEndsAnAgentThatHangsAtItsEnd(t *testing.T) {
 	for range 50 {
-		after, said := watched(t, time.Hour, func(w *io.PipeWriter) {
-			_, _ = w.Write([]byte{'.'})
-			_ = w.Close()
+		after, said := watched(t, time.Hour, func(alive chan<- struct{}, closed chan struct{}) {
+			alive <- struct{}{}
+			close(closed)
 		})
 		if after != killedTimeout || !strings.Contains(said, "no sign of life for 5s; it had let go of everything") {
 			t.Fatalf("killed after %v: %s", after, said)
