@@ -64,6 +64,37 @@ func TestLoopRetriesTheSameBatch(t *testing.T) {
 	}
 }
 
+// TestD3TriesAtLeastEvery10s: the tries are spaced from a tenth of a second to
+// 10 s, and never further (D2, D3).
+func TestD3TriesAtLeastEvery10s(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := drive(t, memory())
+		d.sync()
+		var tries []time.Time
+		d.faulty.Hook(func(*store.Batch) error {
+			tries = append(tries, time.Now())
+			return store.ErrFull
+		})
+		d.tell("s1")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if len(tries) < 60 {
+			t.Fatalf("%d tries in 10 minutes", len(tries))
+		}
+		if first := tries[1].Sub(tries[0]); first != retryFirst {
+			t.Errorf("the first after %v", first)
+		}
+		for i := range tries[1:] {
+			if gap := tries[i+1].Sub(tries[i]); gap > 10*time.Second {
+				t.Errorf("try %d came %v after the one before", i+2, gap)
+			}
+		}
+		d.faulty.Hook(nil)
+		d.works()
+		d.stop()
+	})
+}
+
 // TestLoopRetriesAcrossRetention: a batch larger than what the retention keeps
 // is written once even if its first outcome was unknown.
 func TestLoopRetriesAcrossRetention(t *testing.T) {

@@ -63,7 +63,7 @@ func (l *Loop) failed(err error) error {
 	}
 	if t.backoff == nil {
 		t.backoff = backoff.NewExponentialBackOff(backoff.WithInitialInterval(retryFirst),
-			backoff.WithMaxInterval(retryMost), backoff.WithMaxElapsedTime(0))
+			backoff.WithMaxInterval(retryMost), backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0))
 	}
 	t.tries++
 	t.at = mono + int64(t.backoff.NextBackOff())
