@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/retry"
 	"github.com/plegd/plegd/internal/runtimes"
 	"github.com/plegd/plegd/store"
 )
@@ -33,8 +32,7 @@ type finder struct {
 // containerd without its CRI plugin.
 func (f finder) find(ctx context.Context) (endpoint string, err error) {
 	f.log.Info("looking for a runtime", "sockets", f.sockets)
-	rounds := backoff.NewExponentialBackOff(backoff.WithInitialInterval(roundFirst),
-		backoff.WithMaxInterval(roundMost), backoff.WithMaxElapsedTime(0))
+	rounds := retry.Delays(roundFirst, roundMost)
 	said := ""
 	for {
 		var why []string
