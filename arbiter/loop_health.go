@@ -23,7 +23,6 @@ type Health struct {
 	StreamError string // why the stream is not up, "" if it is
 	StoreError  string // why the last commit failed, "" if it didn't
 	StoreSince  time.Time
-	StoreFails  time.Duration // for how long commits have failed, by the monotonic clock
 	Resets      int           // how often in this run the state was lost and begun anew
 	ResetReason string        // why the last time
 	ResetAside  string        // where what there was of it was put, "" if nowhere
@@ -48,13 +47,12 @@ type PodFault struct {
 
 // healthState is the part of Health that needs remembering.
 type healthState struct {
-	mu        sync.Mutex
-	h         Health
-	storeMono int64 // when commits began to fail
-	storeErr  error
-	stepMono  int64            // when the last clock step was noticed
-	faults    map[string]fault // by id; also of what is gone since, see forgetFaults
-	changed   chan struct{}    // capacity 1, nil until somebody asks for it
+	mu       sync.Mutex
+	h        Health
+	storeErr error
+	stepMono int64            // when the last clock step was noticed
+	faults   map[string]fault // by id; also of what is gone since, see forgetFaults
+	changed  chan struct{}    // capacity 1, nil until somebody asks for it
 }
 
 // fault is since when an id can't be inspected, and why.
@@ -147,13 +145,13 @@ func (s *healthState) stepped(step int64, now time.Time, mono int64) {
 	s.note()
 }
 
-func (s *healthState) storeFailed(err error, now time.Time, mono int64) {
+func (s *healthState) storeFailed(err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.storeErr = err
 	s.h.StoreError = err.Error()
 	if s.h.StoreSince.IsZero() {
-		s.h.StoreSince, s.storeMono = now, mono
+		s.h.StoreSince = now
 		s.note()
 	}
 }
@@ -187,9 +185,6 @@ func (l *Loop) Health() Health {
 	mono := int64(l.cfg.Clock.Mono())
 	l.health.mu.Lock()
 	h := l.health.h
-	if h.StoreError != "" {
-		h.StoreFails = time.Duration(max(0, mono-l.health.storeMono))
-	}
 	if h.ClockStep != 0 {
 		h.StepAge = time.Duration(max(0, mono-l.health.stepMono))
 	}

@@ -55,7 +55,7 @@ func (l *Loop) failed(err error) error {
 	if why := l.trouble.mending; why != nil {
 		shown = fmt.Errorf("%w (and it can't be mended: %w)", err, why)
 	}
-	l.health.storeFailed(shown, l.cfg.Clock.Wall(), mono)
+	l.health.storeFailed(shown, l.cfg.Clock.Wall())
 	t := &l.trouble
 	t.cause = err // before the end too: what failed may not be given back
 	if l.isHopeless(err) {

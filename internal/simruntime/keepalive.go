@@ -31,9 +31,6 @@ func (r *Runtime) Keepalive() KeepaliveStats {
 	return r.pings.stats
 }
 
-// Strikes returns how many pings of clients came too early.
-func (r *Runtime) Strikes() int { return r.Keepalive().Strikes }
-
 type pingLog struct {
 	mu    sync.Mutex
 	stats KeepaliveStats
