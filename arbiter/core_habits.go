@@ -255,13 +255,18 @@ type identity struct {
 	known         bool
 }
 
-// RuntimeHabits returns what is known of the present runtime by name and
-// version, and the kinds of change of which it was found to send no events.
-func (c *Core) RuntimeHabits() (known Habits, learnt []MissKind) {
+// RuntimeHabits is what is known of the runtime that answers now.
+type RuntimeHabits struct {
+	Known  Habits     // by its name and version
+	Learnt []MissKind // kinds of change of which this run has found it to send no events
+}
+
+func (c *Core) presentHabits() RuntimeHabits {
+	h := RuntimeHabits{Known: c.habits}
 	for _, k := range AllMissKinds() {
 		if c.learning.learnt.has(k) {
-			learnt = append(learnt, k)
+			h.Learnt = append(h.Learnt, k)
 		}
 	}
-	return c.habits, learnt
+	return h
 }

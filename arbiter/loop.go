@@ -210,6 +210,9 @@ func (l *Loop) apply(in Input, out Output) {
 	if out.Relist != nil && l.hooks.Relisted != nil {
 		l.hooks.Relisted(*out.Relist)
 	}
+	if out.Renewed && l.hooks.Renewed != nil {
+		l.hooks.Renewed()
+	}
 	if out.Shrink && l.hooks.Shrink != nil {
 		l.hooks.Shrink()
 	}

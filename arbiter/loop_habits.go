@@ -1,11 +1,5 @@
 package arbiter
 
-// RuntimeHabits is what is known of the runtime that answers now.
-type RuntimeHabits struct {
-	Known  Habits     // by its name and version
-	Learnt []MissKind // kinds of change of which this run has found it to send no events
-}
-
 // RuntimeHabits returns what is known of the present runtime.
 func (l *Loop) RuntimeHabits() RuntimeHabits {
 	if h := l.habits.Load(); h != nil {
@@ -19,8 +13,7 @@ func (l *Loop) noteHabits(in Input, out *Output) {
 	if _, ok := in.(*RuntimeSeen); !ok && len(out.Habits) == 0 {
 		return
 	}
-	var h RuntimeHabits
-	h.Known, h.Learnt = l.core.RuntimeHabits()
+	h := l.core.presentHabits()
 	l.habits.Store(&h)
 	for _, c := range out.Habits {
 		if c.Learnt {
@@ -28,8 +21,5 @@ func (l *Loop) noteHabits(in Input, out *Output) {
 		} else {
 			l.cfg.Log.Info("the runtime does send events of this kind, so one that is missing counts as missed", "kind", c.Kind.String())
 		}
-	}
-	if out.Renewed && l.hooks.Renewed != nil {
-		l.hooks.Renewed()
 	}
 }
