@@ -62,9 +62,12 @@ type fault struct {
 	err   string
 }
 
-// HealthChanged returns a channel that holds a note whenever the inputs or the
-// store have changed Health. There is one for the loop, so there can be one
-// reader. What only time changes, an age, leaves no note.
+// HealthChanged returns a channel that holds a note whenever full lists or the
+// store have begun or ceased to fail, the stream has changed, the state was
+// begun anew or a clock step was noticed. There is one for the loop, so there
+// can be one reader. What only time changes, an age, leaves no note, nor does
+// another error while the first goes on, nor a pod that can't be inspected,
+// which counts only when it lasts: who shows those looks from time to time.
 func (l *Loop) HealthChanged() <-chan struct{} {
 	s := &l.health
 	s.mu.Lock()
