@@ -37,7 +37,7 @@ type Loop struct {
 	wakeAt  int64         // monotonic ns
 	started int64         // monotonic ns when the loop was made
 
-	progress atomic.Int64 // monotonic ns of the last turn
+	progress atomic.Int64 // monotonic ns, see goesOn
 	health   healthState
 	habits   atomic.Pointer[RuntimeHabits] // nil before Version was answered
 }
@@ -134,7 +134,7 @@ func (l *Loop) Close() {
 
 // turn takes all that waits, steps, and commits if it is time to.
 func (l *Loop) turn() error {
-	l.progress.Store(int64(l.cfg.Clock.Mono()))
+	l.goesOn()
 	for _, in := range l.inbox.take() {
 		if err := l.step(in); err != nil {
 			return err
@@ -147,6 +147,11 @@ func (l *Loop) turn() error {
 	}
 	return l.write()
 }
+
+// goesOn notes that the loop makes progress. It is called before and after each
+// step that may take long, so that only one such step's time counts against it
+// (Health.Progress).
+func (l *Loop) goesOn() { l.progress.Store(int64(l.cfg.Clock.Mono())) }
 
 func (l *Loop) step(in Input) error {
 	if rt, ok := in.(*RuntimeSeen); ok {

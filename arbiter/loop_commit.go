@@ -76,7 +76,7 @@ func (l *Loop) writeParts(parts []part) error {
 			return nil
 		}
 		l.publish(p, false)
-		l.progress.Store(int64(l.cfg.Clock.Mono())) // many parts on a slow disk are progress too
+		l.goesOn() // many parts on a slow disk are progress too
 	}
 	return nil
 }

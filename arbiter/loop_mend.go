@@ -52,7 +52,9 @@ func (l *Loop) mend() error {
 	// A copy in which writing goes on failing is not copied again; of one that
 	// was replaced nothing is known yet.
 	if !damaged && (replaced || l.trouble.in != inCopy) {
+		l.goesOn()
 		err := r.Rescue(cause)
+		l.goesOn()
 		switch {
 		case err == nil:
 			if l.trouble.in == inPlace {
@@ -68,7 +70,10 @@ func (l *Loop) mend() error {
 		}
 		cause = fmt.Errorf("%w, and it can't be copied: %w", cause, err)
 	}
-	switch err := r.Renew(cause); {
+	l.goesOn()
+	err := r.Renew(cause)
+	l.goesOn()
+	switch {
 	case err == nil:
 		l.renewed(cause)
 	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrClosed):

@@ -219,6 +219,47 @@ func TestD3RenewedTwiceWithNothingTold(t *testing.T) {
 	})
 }
 
+// TestD3MendingIsProgress: of all that mending does, only the step that it is at
+// counts as silence of the loop.
+func TestD3MendingIsProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := breaks(t, store.ErrReplaced, nil, nil)
+		slow := func(what string, err error) func(error) error {
+			return func(error) error {
+				if p := d.Health().Progress; p != 0 {
+					t.Errorf("%s begins %v after the last progress", what, p)
+				}
+				time.Sleep(20 * time.Second)
+				return err
+			}
+		}
+		d.faulty.OnRescue(slow("the copy", store.ErrIO))
+		renew := slow("the empty file", nil)
+		d.faulty.OnRenew(func(cause error) error {
+			d.faulty.Hook(func(*store.Batch) error {
+				if p := d.Health().Progress; p != 0 {
+					t.Errorf("a commit begins %v after the last progress", p)
+				}
+				return nil
+			})
+			return renew(cause)
+		})
+		d.faulty.Hook(func(*store.Batch) error {
+			time.Sleep(20 * time.Second)
+			return store.ErrReplaced
+		})
+		d.tell("s2")
+		time.Sleep(2 * time.Minute)
+		d.works()
+		d.faulty.Hook(nil)
+		if h := d.Health(); h.Resets != 1 {
+			t.Errorf("health %+v", h)
+		}
+		d.stop()
+		d.equalsStore(d.m)
+	})
+}
+
 // TestD3MendsSeldom: a store that can't be mended is tried in place for ever
 // and copied or begun anew no more than once in 10 s; health says why neither
 // works. A full disk, and one that is mounted read-only, are only waited for.

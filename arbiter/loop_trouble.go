@@ -126,7 +126,9 @@ func (l *Loop) catchUp() error {
 // that they were told with, and what the stored state lacks compared with the
 // core's. All that the core has decided has been told before.
 func (l *Loop) writeMissing() error {
+	l.goesOn()
 	snap, err := l.cfg.Store.Load()
+	l.goesOn()
 	if err != nil {
 		return err
 	}
@@ -146,7 +148,7 @@ func (l *Loop) writeMissing() error {
 			return err
 		}
 		l.feed.wrote(len(p.batch.Events))
-		l.progress.Store(int64(l.cfg.Clock.Mono()))
+		l.goesOn()
 	}
 	return nil
 }
