@@ -134,19 +134,20 @@ func TestCloseWithoutRun(t *testing.T) {
 	a.finish()
 }
 
-// TestRunFailsWithoutAFirstWrite: a state that can't be written from the start
-// ends the run with that error, and everything that was started with it.
+// TestRunFailsWithoutAFirstWrite: a state that may not be written from the start
+// ends the run with that error, and everything that was started with it. (A full
+// disk doesn't, see D2.)
 func TestRunFailsWithoutAFirstWrite(t *testing.T) {
 	_, path := simtest.Start(t, simruntime.Config{})
 	cfg := pleg.WithStore(pleg.Config{Endpoint: path}, func(s store.Store) store.Store {
 		f := storetest.NewFaulty(s)
-		f.FailBefore(-1, store.ErrFull)
+		f.FailBefore(-1, store.ErrUnwritable)
 		return f
 	})
 	a := startAgent(t, cfg, nil)
 	select {
 	case err := <-a.done:
-		if !errors.Is(err, store.ErrFull) {
+		if !errors.Is(err, store.ErrUnwritable) {
 			t.Errorf("run: %v", err)
 		}
 	case <-time.After(20 * time.Second):

@@ -77,6 +77,9 @@ func sayPlainly(err error, socket, method string, limit time.Duration) error {
 	return &callError{plain, err}
 }
 
+// closedAtOnce is what somebody does who is no CRI runtime, or one that ends.
+const closedAtOnce = "the connection was closed at once"
+
 // dialCauses are the ends of gRPC's text about a connection that could not be
 // made, and what they mean. gRPC keeps no more of an error than its text.
 var dialCauses = []struct{ part, means string }{
@@ -89,8 +92,8 @@ var dialCauses = []struct{ part, means string }{
 	{"looked like an HTTP/1.1 header", "an HTTP server answers that speaks no gRPC"},
 	{"http2: frame too large", "who answers speaks no gRPC"},
 	{"use of closed network connection", "nobody answers (is the runtime frozen?)"}, // connectTimeout passed
-	{"error reading server preface: EOF", "the connection was closed at once"},
-	{"error reading server preface: " + syscall.ECONNRESET.Error(), "the connection was closed at once"},
+	{"error reading server preface: EOF", closedAtOnce},
+	{"error reading server preface: " + syscall.ECONNRESET.Error(), closedAtOnce},
 	{"error reading from server: EOF", "the connection was lost"},
 	{"error reading from server: read unix", "the connection was lost"},
 }
@@ -103,6 +106,9 @@ func unreachable(said string) string {
 				return c.means
 			}
 		}
+	}
+	if strings.HasSuffix(said, "write: "+syscall.EPIPE.Error()) { // closed while we were still greeting
+		return closedAtOnce
 	}
 	return cmp.Or(said, "no connection")
 }

@@ -112,10 +112,15 @@ func TestUnreachableSocketsAreToldApart(t *testing.T) {
 	} {
 		path := filepath.Join(dir, name)
 		c := client(t, path)
-		if _, err := c.Version(t.Context()); !Unreachable(err) || err.Error() != "version: runtime socket "+path+": "+want {
+		// An HTTP server may hang up before its answer was read.
+		said := func(what string, err error) bool {
+			prefix := what + ": runtime socket " + path + ": "
+			return Unreachable(err) && (err.Error() == prefix+want || name == "web" && err.Error() == prefix+closedAtOnce)
+		}
+		if _, err := c.Version(t.Context()); !said("version", err) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := c.Events(t.Context()); !Unreachable(err) || err.Error() != "event stream: runtime socket "+path+": "+want {
+		if _, err := c.Events(t.Context()); !said("event stream", err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
