@@ -101,6 +101,7 @@ func (c *Core) evict(s *step) {
 		c.horizon.Wall = max(c.horizon.Wall, timestamps.AddClamped(s.now.Stamp.Wall, -age(id)))
 		c.dropTombstone(s, id)
 		c.dropAsk(s, id)
+		delete(c.missing, id) // where no full list is periodic nothing else ends it
 		n++
 	}
 	if n > 0 {
