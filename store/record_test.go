@@ -93,7 +93,7 @@ func TestPodKey(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	r.Identity.Pod.UID = ""
-	if got := r.PodKey(); got != "s" {
+	if got := r.PodKey(); got != PodKeyOfSandbox("s") {
 		t.Errorf("got %q", got)
 	}
 	if (Exit{}).Known() || !(Exit{FinishedAt: 1}).Known() {

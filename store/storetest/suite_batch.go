@@ -184,7 +184,7 @@ func testPlacement(t *testing.T, backend Backend) {
 	nameless := Container("c1", "s2", 1)
 	nameless.Identity.Pod.UID = ""
 	x.commit(&store.Batch{Meta: m, Records: []*store.Record{nameless}})
-	check("moved", "c1", store.Placement{Sandbox: "s2", Pod: "s2"})
+	check("moved", "c1", store.Placement{Sandbox: "s2", Pod: store.PodKeyOfSandbox("s2")})
 	x.commit(&store.Batch{Meta: m, Gone: []store.Key{{Kind: store.KindContainer, ID: "c1"}}, Tombstones: []*store.Record{Tombstone("c1", "s1", 1)}})
 	x.reopen()
 	check("removed", "c1", store.Placement{Sandbox: "s1", Pod: "uid-s1"})
