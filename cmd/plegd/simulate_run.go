@@ -183,9 +183,20 @@ func (s *script) once(ctx context.Context, rt *simruntime.Runtime, i *scriptItem
 	case "profile":
 		rt.Down()
 		sleep(ctx, i.length)
-		err := rt.SetProfile(profiles[i.profile])
-		rt.Up()
-		return err
+		defer rt.Up()
+		return become(ctx, rt, profiles[i.profile])
+	}
+	return nil
+}
+
+// become makes the runtime another one, which is possible only while it is
+// down: another command may have it up again at any moment.
+func become(ctx context.Context, rt *simruntime.Runtime, p simruntime.Profile) error {
+	for ctx.Err() == nil {
+		rt.Down()
+		if err := rt.SetProfile(p); !errors.Is(err, simruntime.ErrState) {
+			return err
+		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,17 +224,18 @@ func TestScriptedFaults(t *testing.T) {
 // Commands happen when they are told to, for so long, and again.
 func TestScriptedCommands(t *testing.T) {
 	for text, want := range map[string][]codes.Code{ // at 5 s, 15 s, 25 s, 35 s and 45 s
-		"do=down,at=10s,for=10s":              {codes.OK, codes.Unavailable, codes.OK, codes.OK, codes.OK},
-		"do=down,at=10s\ndo=up,at=30s":        {codes.OK, codes.Unavailable, codes.Unavailable, codes.OK, codes.OK},
-		"do=kill,at=10s,for=10s":              {codes.OK, codes.Unavailable, codes.OK, codes.OK, codes.OK},
-		"do=restart,at=10s,for=10s":           {codes.OK, codes.Unavailable, codes.OK, codes.OK, codes.OK},
-		"do=restart,at=10s":                   {codes.OK, codes.OK, codes.OK, codes.OK, codes.OK},
-		"do=freeze,at=10s,for=10s,each=20s":   {codes.OK, codes.DeadlineExceeded, codes.OK, codes.DeadlineExceeded, codes.OK},
-		"do=freeze,at=10s\ndo=thaw,at=20s":    {codes.OK, codes.DeadlineExceeded, codes.OK, codes.OK, codes.OK},
-		"do=profile,profile=cri-o,for=10s":    {codes.Unavailable, codes.OK, codes.OK, codes.OK, codes.OK},
-		"do=remove-socket,at=10s":             {codes.OK, codes.OK, codes.OK, codes.OK, codes.OK},
-		"do=clock,at=10s,by=-1h,each=10s":     {codes.OK, codes.OK, codes.OK, codes.OK, codes.OK},
-		"do=end-streams,at=10s,code=Internal": {codes.OK, codes.OK, codes.OK, codes.OK, codes.OK},
+		"do=down,at=10s,for=10s":                        {codes.OK, codes.Unavailable, codes.OK, codes.OK, codes.OK},
+		"do=down,at=10s\ndo=up,at=30s":                  {codes.OK, codes.Unavailable, codes.Unavailable, codes.OK, codes.OK},
+		"do=kill,at=10s,for=10s":                        {codes.OK, codes.Unavailable, codes.OK, codes.OK, codes.OK},
+		"do=restart,at=10s,for=10s":                     {codes.OK, codes.Unavailable, codes.OK, codes.OK, codes.OK},
+		"do=restart,at=10s":                             {codes.OK, codes.OK, codes.OK, codes.OK, codes.OK},
+		"do=freeze,at=10s,for=10s,each=20s":             {codes.OK, codes.DeadlineExceeded, codes.OK, codes.DeadlineExceeded, codes.OK},
+		"do=freeze,at=10s\ndo=thaw,at=20s":              {codes.OK, codes.DeadlineExceeded, codes.OK, codes.OK, codes.OK},
+		"do=profile,profile=cri-o,for=10s":              {codes.Unavailable, codes.OK, codes.OK, codes.OK, codes.OK},
+		"do=profile,profile=cri-o,for=10s\ndo=up,at=3s": {codes.OK, codes.OK, codes.OK, codes.OK, codes.OK},
+		"do=remove-socket,at=10s":                       {codes.OK, codes.OK, codes.OK, codes.OK, codes.OK},
+		"do=clock,at=10s,by=-1h,each=10s":               {codes.OK, codes.OK, codes.OK, codes.OK, codes.OK},
+		"do=end-streams,at=10s,code=Internal":           {codes.OK, codes.OK, codes.OK, codes.OK, codes.OK},
 	} {
 		t.Run(text, func(t *testing.T) {
 			scripted(t, text, func(t *testing.T, rt *simruntime.Runtime, c runtimeapi.RuntimeServiceClient, clock *simruntime.StepClock) {
@@ -264,6 +266,29 @@ func TestScriptedCommands(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A runtime that somebody brings up again and again becomes another one all the
+// same.
+func TestProfileOfARuntimeThatComesUp(t *testing.T) {
+	rt, _ := simtest.Start(t, simruntime.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var up sync.WaitGroup
+	up.Go(func() {
+		for ctx.Err() == nil {
+			rt.Up()
+		}
+	})
+	for range 200 {
+		for _, p := range []simruntime.Profile{simruntime.CRIO, simruntime.Containerd24} {
+			if err := become(ctx, rt, p); err != nil || rt.Profile() != p {
+				t.Errorf("profile %+v, %v", rt.Profile(), err)
+			}
+		}
+	}
+	cancel()
+	up.Wait()
+	rt.Up()
 }
 
 // Every kind of fault that an item can name does what it says.

@@ -27,8 +27,9 @@ type WorkloadConfig struct {
 	Rate float64
 
 	// Containers is how many each pod has. Default: one to three. If it is
-	// given, the pods of the beginning are there all at once and without
-	// events, as after Runtime.Fill: a full node, not one that fills up.
+	// given, the pods of the beginning are put there without events, as by
+	// Runtime.Fill: a full node, not one that fills up. So call Fill before
+	// anybody may list.
 	Containers int
 
 	// ExitAtOnce is the share of containers that exit as soon as they are
@@ -90,7 +91,8 @@ func (w *Workload) Run(ctx context.Context) error {
 }
 
 // Fill runs pods until there are as many as configured, with all their
-// containers started.
+// containers started. It fails with ErrDown while the runtime is down and pods
+// are run one by one.
 func (w *Workload) Fill() error {
 	for len(w.pods) < w.cfg.Pods {
 		w.pods = append(w.pods, w.newPod())
@@ -102,12 +104,7 @@ func (w *Workload) Fill() error {
 			}
 		}
 		for w.pods[i].sandboxID == "" || w.pods[i].next(wabsent, wcreated) != nil {
-			err := w.advance(w.pods[i])
-			switch {
-			case errors.Is(err, ErrReserved):
-				// An earlier workload of this seed was here.
-				w.replace(w.pods[i])
-			case err != nil && !errors.Is(err, ErrStartFailed):
+			if err := w.forgive(w.pods[i], w.advance(w.pods[i])); err != nil {
 				return fmt.Errorf("workload: fill: %w", err)
 			}
 		}
@@ -151,20 +148,28 @@ func (w *Workload) Step() (int, error) {
 
 func (w *Workload) step(p *wpod) (int, error) {
 	before := w.r.lastTransition()
-	err := w.advance(p)
-	// Somebody else may stop the runtime, or remove what is ours (crictl on the
-	// demo's socket): neither ends the workload.
-	switch {
-	case errors.Is(err, ErrDown), errors.Is(err, ErrStartFailed):
+	err := w.forgive(p, w.advance(p))
+	if errors.Is(err, ErrDown) { // somebody else may stop the runtime
 		err = nil
-	case errors.Is(err, ErrReserved):
-		err = nil
-		w.replace(p)
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrState):
-		err = nil
-		p.leaving = true
 	}
 	return int(w.r.lastTransition() - before), err
+}
+
+// forgive deals with what doesn't end a workload: a start that was to fail, a
+// pod that an earlier workload of this seed left, and objects of ours that
+// somebody else removed or changed (crictl on the demo's socket).
+func (w *Workload) forgive(p *wpod, err error) error {
+	switch {
+	case errors.Is(err, ErrStartFailed):
+		return nil
+	case errors.Is(err, ErrReserved):
+		w.replace(p)
+		return nil
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrState):
+		p.leaving = true
+		return nil
+	}
+	return err
 }
 
 // advance does a pod's next thing.

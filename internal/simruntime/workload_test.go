@@ -2,6 +2,7 @@ package simruntime_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,6 +171,44 @@ func TestWorkloadLivesThroughARestartAndAStranger(t *testing.T) {
 			t.Error("the workload had stopped long before the end")
 		}
 	})
+}
+
+// What a stranger removes, stops or starts while the node is being filled is no
+// reason to give up either.
+func TestFillLivesThroughAStranger(t *testing.T) {
+	strangers := map[string]func(rt *sim.Runtime, sandbox string) error{
+		"removes a pod": (*sim.Runtime).RemovePodSandbox,
+		"stops a pod":   (*sim.Runtime).StopPodSandbox,
+		"starts and removes containers": func(rt *sim.Runtime, sandbox string) (err error) {
+			for i, c := range rt.Truth().Containers {
+				if i%2 == 0 {
+					err = errors.Join(err, rt.RemoveContainer(c.Status.Id))
+				} else if c.Status.State == runtimeapi.ContainerState_CONTAINER_CREATED {
+					err = errors.Join(err, rt.StartContainer(c.Status.Id))
+				}
+			}
+			return err
+		},
+	}
+	for name, interfere := range strangers {
+		t.Run(name, func(t *testing.T) {
+			rt := simtest.New(t, sim.Config{Seed: 5})
+			w := must(sim.NewWorkload(rt, sim.WorkloadConfig{Seed: 5}))
+			for range 20 { // half filled
+				must(w.Step())
+			}
+			for _, sb := range rt.Truth().Sandboxes {
+				check(t, interfere(rt, sb.Id))
+			}
+			check(t, w.Fill())
+			for range 200 { // that of pods that were full is seen now
+				must(w.Step())
+			}
+			if n := len(rt.Truth().Sandboxes); n < sim.DefaultPods/2 {
+				t.Errorf("%d pods", n)
+			}
+		})
+	}
 }
 
 func TestHistoryAndCallLogAreBounded(t *testing.T) {
