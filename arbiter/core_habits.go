@@ -193,6 +193,12 @@ func HabitsOf(name, version string) Habits {
 // of 1 in 256, and loses that name with the next event that comes.
 const learnAfter = 8
 
+// learnable are the kinds of which a runtime may be found to send nothing. That
+// something runs or has ended is what a stream is for: one that is silent about
+// it is not to be relied on, however regularly it keeps silent.
+var learnable = setOf(MissSandboxCreated, MissSandboxRemoved, MissContainerCreated, MissContainerFailed,
+	MissContainerRemoved, MissContainerDropped)
+
 // learning is what this run has seen the present runtime do: what is in no
 // table. It is forgotten when the name or the version changes.
 type learning struct {
@@ -215,7 +221,7 @@ func (c *Core) excused(k MissKind) bool { return c.habits.never.has(k) || c.lear
 // only while other events come: silence about everything is a broken stream.
 func (c *Core) learnMiss(s *step, k MissKind, othersCame bool) {
 	l := &c.learning
-	if !othersCame || l.sent.has(k) || l.learnt.has(k) {
+	if !learnable.has(k) || !othersCame || l.sent.has(k) || l.learnt.has(k) {
 		return
 	}
 	if l.missed[k]++; l.missed[k] == learnAfter {

@@ -102,3 +102,18 @@ func TestDesignShowsTheTable(t *testing.T) {
 		}
 	}
 }
+
+// TestDeathsAreNeverLearnt: a stream that keeps silent about deaths is broken,
+// not in the habit of it.
+func TestDeathsAreNeverLearnt(t *testing.T) {
+	for _, k := range AllMissKinds() {
+		c := NewCore(Limits{}, "")
+		for range 2 * learnAfter {
+			c.learnMiss(&step{}, k, true)
+		}
+		told := k == MissSandboxReady || k == MissSandboxNotReady || k == MissContainerRunning || k == MissContainerExited
+		if learnt := c.learning.learnt.has(k); learnt == told {
+			t.Errorf("%v: learnt %t", k, learnt)
+		}
+	}
+}

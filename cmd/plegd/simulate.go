@@ -63,7 +63,7 @@ func newSimulate(std streams) *cobra.Command {
 			"out and for tests. The same seed makes the same pods and faults.",
 		Example: "  plegd simulate --socket /tmp/sim.sock --profile cri-o --restart-every 1m\n" +
 			"  plegd simulate --socket /tmp/sim.sock --pods 500 --containers 40\n" +
-			"  plegd simulate --socket /tmp/sim.sock --fault method=ListContainers,code=Internal,from=30s,for=10s \\\n" +
+			"  plegd simulate --socket /tmp/sim.sock --fault method=StreamContainers,code=Internal,from=30s,for=10s \\\n" +
 			"    --fault do=freeze,at=1m,for=5s",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,7 +86,7 @@ func newSimulate(std streams) *cobra.Command {
 		"the `runtime` that is imitated: "+strings.Join(profileNames(), ", "), profileNames()...)
 	f.BoolVar(&o.noEvents, "no-events", false, "have no event stream, as containerd 1.6")
 	o.faults.addTo(f)
-	f.StringArrayVar(&o.items, "fault", nil, "`item`, a fault or command such as method=ListContainers,code=Internal; may be repeated")
+	f.StringArrayVar(&o.items, "fault", nil, "`item`, a fault or command such as method=StreamContainers,code=Internal; may be repeated")
 	f.StringVar(&o.file, "script", "", "`file` with one such item a line")
 	return cmd
 }

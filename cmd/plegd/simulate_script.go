@@ -128,7 +128,7 @@ func parseScriptItem(text string, seed uint64) (*scriptItem, error) {
 		name, value, given := strings.Cut(strings.TrimSpace(pair), "=")
 		switch {
 		case name == "":
-			return nil, fmt.Errorf("%q: must be keys and values such as method=ListContainers,code=Internal", pair)
+			return nil, fmt.Errorf("%q: must be keys and values such as method=StreamContainers,code=Internal", pair)
 		case slices.Contains(names, name):
 			return nil, fmt.Errorf("%s: is given twice", name)
 		case !given:
