@@ -130,11 +130,11 @@ func (g *Generator) relistFailing(l arbiter.Health) *Condition {
 // the period shrinks. In ModeEvented no age counts: the stream does.
 func (g *Generator) relistOld(l arbiter.Health) *Condition {
 	period := g.relister.Status().Promised
-	allowed := g.cfg.RelistThreshold + period
-	if !l.Relisted || g.cfg.Mode == ModeEvented || l.RelistAge <= allowed {
+	late := l.RelistAge - period // the sum of period and threshold may be more than a Duration holds
+	if !l.Relisted || g.cfg.Mode == ModeEvented || late <= g.cfg.RelistThreshold {
 		return nil
 	}
-	c := &Condition{Name: ConditionRelistOld, Check: CheckRelist, Since: g.ago(l.RelistAge - allowed),
+	c := &Condition{Name: ConditionRelistOld, Check: CheckRelist, Since: g.ago(late - g.cfg.RelistThreshold),
 		Reason: fmt.Sprintf("the last relist that succeeded was %v ago, allowed are %v and a period of %v",
 			l.RelistAge.Round(time.Millisecond), g.cfg.RelistThreshold, period)}
 	if l.ListError != "" {

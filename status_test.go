@@ -87,6 +87,17 @@ func TestHealthWhenRelistsAreTooOld(t *testing.T) {
 	a.finish()
 }
 
+// TestHealthWithEndlessPeriods: period and threshold are more than a Duration
+// holds together, which is no reason to call the first relist too old.
+func TestHealthWithEndlessPeriods(t *testing.T) {
+	t.Parallel()
+	const endless = 200 * 365 * 24 * time.Hour
+	_, path := simtest.Start(t, simruntime.Config{})
+	a := startAgent(t, pleg.Config{Endpoint: path, RelistPeriod: endless, RelistPeriodMax: endless, RelistThreshold: endless}, nil)
+	waitFor(t, "health", func() bool { return a.g.Health().Ready })
+	a.finish()
+}
+
 // TestPodAddressIsKept: a pod keeps its address when it has ended, and so do
 // its events.
 func TestPodAddressIsKept(t *testing.T) {
