@@ -149,6 +149,11 @@ func simulate(ctx context.Context, o simulateOptions, std streams) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Containers > 0 { // there from the start, as far as anybody can see
+		if err := load.Fill(); err != nil {
+			return err
+		}
+	}
 	lis, err := simruntime.Listen(o.socket)
 	if err != nil {
 		return fmt.Errorf("--%w", err) // it names the socket
