@@ -78,7 +78,7 @@ func TestMain(m *testing.M) {
 }
 
 // deep calls itself for ever.
-func deep(n int) int { return deep(n+1) + 1 }
+func deep(n int) int { return deep(n+1) + 1 } //nolint:staticcheck // it never ends, which is what is tested
 
 // checker returns one whose children are of a kind.
 func checker(t *testing.T, kind string) Checker {
