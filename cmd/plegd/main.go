@@ -15,7 +15,7 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE) // a write to a closed stdout is to be an error
 	std := streams{out: os.Stdout, err: os.Stderr, getenv: os.Getenv}
 	err := execute(os.Args[1:], std)
-	if child := new(childError); err != nil && !errors.As(err, &child) { // a child has said it itself
+	if child := new(childError); err != nil && (!errors.As(err, &child) || child.signal != 0) { // a child has said it itself
 		briefly(func() { fmt.Fprintln(std.err, "plegd:", oneLine(err)) }) // stderr may be blocked
 	}
 	os.Exit(exitCode(err))

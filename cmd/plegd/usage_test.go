@@ -176,7 +176,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("x: %w", pleg.ErrUnsupported), exitUnsupported},
 		{fmt.Errorf("x: %w", store.ErrDamaged), exitDamaged},
 		{fmt.Errorf("x: %w", errStalled), exitStalled},
-		{&childError{7}, 7},
+		{&childError{code: 7}, 7},
 	} {
 		if got := exitCode(tc.err); got != tc.want {
 			t.Errorf("%v: code %d, want %d", tc.err, got, tc.want)

@@ -41,10 +41,19 @@ const (
 // errStalled is wrapped by what a supervisor returns that had to kill.
 var errStalled = errors.New("no sign of life")
 
-// childError is how a supervised agent ended; it has said why itself.
-type childError struct{ code int }
+// childError is how a supervised agent ended. It has said why itself, unless a
+// signal ended it.
+type childError struct {
+	code   int
+	signal syscall.Signal // 0 for none
+}
 
-func (e *childError) Error() string { return fmt.Sprintf("agent ended with code %d", e.code) }
+func (e *childError) Error() string {
+	if e.signal != 0 {
+		return fmt.Sprintf("--watchdog: the agent was ended by a signal (%v)", e.signal)
+	}
+	return fmt.Sprintf("agent ended with code %d", e.code)
+}
 
 // supervise runs this program once more as a child in a process group of its
 // own, passes signals on, and returns a childError when the child has ended
@@ -140,14 +149,13 @@ func watchChild(child *exec.Cmd, limit time.Duration, alive, closed <-chan struc
 
 // childEnd returns how a child ended, nil for code 0.
 func childEnd(s *os.ProcessState) error {
-	code := s.ExitCode()
 	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		code = 128 + int(ws.Signal()) // as shells say it
+		return &childError{128 + int(ws.Signal()), ws.Signal()} // as shells say it
 	}
-	if code == exitOK {
+	if s.ExitCode() == exitOK {
 		return nil
 	}
-	return &childError{code}
+	return &childError{code: s.ExitCode()}
 }
 
 // supervisor returns the pipe to the supervisor, nil if there is none.

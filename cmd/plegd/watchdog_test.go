@@ -187,6 +187,9 @@ func TestWatchdogPassesOn(t *testing.T) {
 	if code := c.code(patience); code != 128+int(syscall.SIGKILL) {
 		t.Errorf("code %d of a killed agent", code)
 	}
+	if last := lastLine(c.stderr.String()); !strings.HasPrefix(last, "plegd: --watchdog: the agent was ended by a signal (killed)") {
+		t.Errorf("said %q of a killed agent", last)
+	}
 }
 
 // TestAgentEndsWithItsSupervisor: nobody would end it if it were stopped.
