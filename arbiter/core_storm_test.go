@@ -1,0 +1,379 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/plegd/plegd/store"
+)
+
+// storm drives a core by chance: the world changes, events are lost, late,
+// repeated and reordered, calls fail or overlap, the runtime lies, the agent
+// is killed, the clock steps.
+type storm struct {
+	*rig
+	world  *truth
+	events []*EventSeen
+	calls  []*call
+	due    []Action
+	lies   int // how many more
+	log    []string
+}
+
+func newStorm(limits Limits, lies int) *storm {
+	return &storm{rig: newRig(limits), world: &truth{things: map[string]thing{}}, lies: lies}
+}
+
+func (s *storm) give(in Input) {
+	s.log = append(s.log, describe(in))
+	out := s.step(in)
+	s.take(out)
+}
+
+func (s *storm) take(out Output) {
+	s.due = append(s.due, out.Actions...)
+	for i := range out.Changes.Events {
+		s.log = append(s.log, "   journal "+printEvent(&out.Changes.Events[i]))
+	}
+	for _, a := range out.Actions {
+		s.log = append(s.log, "   ask "+printAction(a))
+	}
+}
+
+// lie reports whether to lie now.
+func (s *storm) lie(t *rapid.T) bool {
+	if s.lies == 0 || rapid.IntRange(0, 9).Draw(t, "lie") != 0 {
+		return false
+	}
+	s.lies--
+	return true
+}
+
+// blow does one thing by chance.
+func (s *storm) blow(t *rapid.T) {
+	s.pass(rapid.SampledFrom([]int64{1, second / 100, second, 3 * second, 20 * second}).Draw(t, "pass"))
+	switch rapid.IntRange(0, 15).Draw(t, "do") {
+	case 0, 1, 2:
+		s.happen(t)
+	case 3, 4, 5:
+		if len(s.events) > 0 {
+			s.deliver(t)
+		}
+	case 6:
+		s.calls = append(s.calls, s.newCall(ActionKey{Kind: ActList}))
+	case 7, 8:
+		if len(s.due) > 0 {
+			i := rapid.IntRange(0, len(s.due)-1).Draw(t, "action")
+			a := s.due[i]
+			if a.NotBefore <= s.mono {
+				s.due = slices.Delete(s.due, i, i+1)
+				s.calls = append(s.calls, s.newCall(a.Key()))
+			}
+		}
+	case 9, 10, 11, 12:
+		if len(s.calls) > 0 {
+			s.work(t, rapid.IntRange(0, len(s.calls)-1).Draw(t, "call"))
+		}
+	case 13:
+		s.upset(t)
+	case 14:
+		s.falseEvent(t)
+	default:
+		if s.wake != 0 && s.wake <= s.mono {
+			s.wake = 0
+			s.give(&TimePassed{At: s.stamp()})
+		}
+	}
+}
+
+// happen changes the world and queues what the runtime says of it.
+func (s *storm) happen(t *rapid.T) {
+	before := s.world.snapshot()
+	for _, tr := range s.world.change(t, s.wall) {
+		s.log = append(s.log, fmt.Sprintf("truth: %d %s", tr.kind, tr.id))
+		sandbox := before.things[tr.id].sandbox
+		if sandbox == "" {
+			sandbox = s.world.things[tr.id].sandbox
+		}
+		payload := s.world
+		switch rapid.IntRange(0, 5).Draw(t, "payload") {
+		case 0:
+			payload = before
+		case 1:
+			payload = &truth{things: map[string]thing{}} // nothing could be looked up
+		}
+		if rapid.IntRange(0, 5).Draw(t, "lost") > 0 {
+			s.events = append(s.events, payload.event(tr, sandbox, s.wall))
+		}
+	}
+}
+
+// deliver gives one event, seldom in order, sometimes more than once.
+func (s *storm) deliver(t *rapid.T) {
+	i := 0
+	if rapid.Bool().Draw(t, "reorder") {
+		i = rapid.IntRange(0, len(s.events)-1).Draw(t, "event")
+	}
+	ev := *s.events[i]
+	ev.At = s.stamp()
+	if rapid.IntRange(0, 4).Draw(t, "again") > 0 {
+		s.events = slices.Delete(s.events, i, i+1)
+	}
+	if rapid.IntRange(0, 30).Draw(t, "odd time") == 0 {
+		ev.CreatedAt = rapid.SampledFrom([]int64{0, -1, ev.CreatedAt / second, ev.CreatedAt + 1000*second}).Draw(t, "time")
+	}
+	s.give(&ev)
+}
+
+// work takes a call one phase further.
+func (s *storm) work(t *rapid.T, i int) {
+	c := s.calls[i]
+	if c.phase%2 == 1 && rapid.IntRange(0, 19).Draw(t, "fails") == 0 {
+		s.calls = slices.Delete(s.calls, i, i+1)
+		delete(s.open, c.first.Sent.Tick)
+		delete(s.open, c.second.Sent.Tick)
+		if c.key.Kind == ActStatus {
+			s.give(&StatusSeen{ID: c.key.ID, Call: Call{Sent: c.first.Sent, Answered: s.stamp()}, Err: "failed"})
+		} else {
+			s.give(&ListFailed{Scope: c.scope(), At: s.stamp()})
+		}
+		return
+	}
+	in := s.advance(s.world, c)
+	if c.phase%2 == 1 && s.lie(t) {
+		s.falsify(t, c)
+	}
+	if in != nil {
+		s.calls = slices.Delete(s.calls, i, i+1)
+		s.give(in)
+	}
+}
+
+// falsify makes an answer wrong: something is missing, or in another state.
+func (s *storm) falsify(t *rapid.T, c *call) {
+	s.log = append(s.log, fmt.Sprintf("lie about %v", c.key))
+	// A state further than the true one is believed at the first word, but for
+	// an exit without its code: rule O1 has it so.
+	falseState := func(it *Item) int32 {
+		if it.Kind == store.KindSandbox {
+			return rapid.SampledFrom([]int32{criSandboxReady, 5}).Draw(t, "false state")
+		}
+		return rapid.SampledFrom([]int32{criContainerCreated, it.State, criContainerExited, 3}).Draw(t, "false state")
+	}
+	if c.key.Kind == ActStatus {
+		if c.status == nil || rapid.IntRange(0, 2).Draw(t, "gone") == 0 {
+			c.status = nil
+			return
+		}
+		it := *c.status
+		it.State, it.Exit, it.StartedAt = falseState(&it), store.Exit{}, 0
+		c.status = &it
+		return
+	}
+	items := &c.sandboxes
+	if c.phase == 3 {
+		items = &c.containers
+	}
+	switch n := len(*items); {
+	case n == 0:
+	case n > 4 && rapid.Bool().Draw(t, "half"):
+		*items = (*items)[:n/3]
+	case rapid.Bool().Draw(t, "gone"):
+		i := rapid.IntRange(0, n-1).Draw(t, "item")
+		*items = slices.Delete(*items, i, i+1)
+	default:
+		it := &(*items)[rapid.IntRange(0, n-1).Draw(t, "item")]
+		it.State = falseState(it)
+	}
+}
+
+// falseEvent claims what did not happen.
+func (s *storm) falseEvent(t *rapid.T) {
+	ids := sortedKeys(s.world.things)
+	if len(ids) == 0 || !s.lie(t) {
+		return
+	}
+	id := rapid.SampledFrom(ids).Draw(t, "false id")
+	x := s.world.things[id]
+	kind := rapid.SampledFrom([]EventKind{EventStopped, EventDeleted, 9}).Draw(t, "false type")
+	if kind == EventStopped && x.state == store.StateCreated {
+		return
+	}
+	ev := s.world.event(transition{kind, id}, x.sandbox, s.wall)
+	ev.At = s.stamp()
+	s.log = append(s.log, "false event")
+	s.give(ev)
+}
+
+// upset does what befalls the agent.
+func (s *storm) upset(t *rapid.T) {
+	switch rapid.IntRange(0, 6).Draw(t, "upset") {
+	case 0:
+		s.log = append(s.log, "restart")
+		s.calls, s.due = nil, nil
+		s.take(s.restart())
+	case 1:
+		s.held = true
+	case 2:
+		s.held = false
+		s.commit()
+	case 3:
+		s.wall += rapid.SampledFrom([]int64{-3600 * second, -second, 3600 * second}).Draw(t, "clock step")
+	case 4:
+		s.give(&StreamChanged{At: s.stamp(), State: StreamDown})
+	case 5:
+		s.give(&StreamChanged{At: s.stamp(), State: StreamUp})
+	default:
+		s.give(&RuntimeSeen{At: s.stamp(), Name: rapid.SampledFrom([]string{"containerd", "cri-o"}).Draw(t, "runtime")})
+	}
+}
+
+// settle lets it be quiet: what is in flight is answered, then come two
+// relists, and each time all due inspections.
+func (s *storm) settle(t *rapid.T) {
+	s.events = nil
+	s.log = append(s.log, "quiet")
+	for range 2 {
+		s.pass(2 * second)
+		s.calls = append(s.calls, s.newCall(ActionKey{Kind: ActList}))
+		for n := 0; len(s.calls)+len(s.due) > 0; n++ {
+			if n > 500 {
+				t.Fatalf("questions without end: %v", s.due)
+			}
+			s.inspect()
+		}
+	}
+}
+
+// inspect answers all calls and sends what is due.
+func (s *storm) inspect() {
+	for len(s.calls) > 0 {
+		c := s.calls[0]
+		s.calls = s.calls[1:]
+		var in Input
+		for in == nil {
+			in = s.advance(s.world, c)
+		}
+		s.give(in)
+	}
+	s.pass(second / 10)
+	due := s.due
+	s.due = nil
+	for _, a := range due {
+		if a.NotBefore > s.mono {
+			s.pass(a.NotBefore - s.mono)
+		}
+		s.calls = append(s.calls, s.newCall(a.Key()))
+	}
+}
+
+// fail prints the whole storm.
+func (s *storm) fail(t *rapid.T, why string) {
+	t.Helper()
+	for _, l := range s.log {
+		t.Log(l)
+	}
+	t.Fatal(why)
+}
+
+// call is a call to the runtime: sent, read by the runtime, answered. A list
+// is two calls.
+type call struct {
+	key        ActionKey
+	first      Call
+	second     Call
+	phase      int
+	sandboxes  []Item
+	containers []Item
+	status     *Item
+	kind       store.Kind
+}
+
+func (r *rig) newCall(key ActionKey) *call {
+	return &call{key: key, first: Call{Sent: r.send()}}
+}
+
+// advance takes a call one phase further and returns its answer at last.
+func (r *rig) advance(w *truth, c *call) Input {
+	c.phase++
+	if c.key.Kind == ActStatus {
+		if c.phase == 1 {
+			if x, ok := w.things[c.key.ID]; ok {
+				c.status, c.kind = x.status(), x.kind
+			}
+			return nil
+		}
+		c.first.Answered = r.stamp()
+		return &StatusSeen{ID: c.key.ID, Kind: c.kind, Call: c.first, Item: c.status, NotFound: c.status == nil}
+	}
+	scope := c.scope()
+	switch c.phase {
+	case 1:
+		for _, x := range w.all(store.KindSandbox, "") {
+			if scope.All() || x.id == scope.Sandbox || x.pod == scope.PodUID && scope.PodUID != "" {
+				c.sandboxes = append(c.sandboxes, x.listed())
+			}
+		}
+	case 2:
+		c.first.Answered = r.stamp()
+		c.second.Sent = r.send()
+	case 3:
+		for _, x := range w.all(store.KindContainer, "") {
+			if scope.All() || x.sandbox == scope.Sandbox || x.pod == scope.PodUID && scope.PodUID != "" {
+				c.containers = append(c.containers, x.listed())
+			}
+		}
+	default:
+		c.second.Answered = r.stamp()
+		return &ListSeen{Scope: scope, Sandboxes: c.sandboxes, Containers: c.containers, SandboxCall: c.first, ContainerCall: c.second}
+	}
+	return nil
+}
+
+func (c *call) scope() Scope {
+	switch c.key.Kind {
+	case ActLook:
+		return Scope{Sandbox: c.key.ID}
+	case ActPod:
+		return Scope{PodUID: c.key.ID}
+	default:
+		return Scope{}
+	}
+}
+
+// describe prints an input for a failing test.
+func describe(in Input) string {
+	switch in := in.(type) {
+	case *EventSeen:
+		text := fmt.Sprintf("event %d %s at %d: ", in.Type, in.ID, in.At.Tick)
+		if in.Sandbox != nil {
+			text += describeItem(in.Sandbox)
+		}
+		for i := range in.Containers {
+			text += describeItem(&in.Containers[i])
+		}
+		return text
+	case *ListSeen:
+		text := fmt.Sprintf("list %v %d-%d %d-%d: ", in.Scope, in.SandboxCall.Sent.Tick, in.SandboxCall.Answered.Tick, in.ContainerCall.Sent.Tick, in.ContainerCall.Answered.Tick)
+		for _, items := range [][]Item{in.Sandboxes, in.Containers} {
+			for i := range items {
+				text += describeItem(&items[i])
+			}
+		}
+		return text
+	case *StatusSeen:
+		text := fmt.Sprintf("status %s %d-%d: ", in.ID, in.Call.Sent.Tick, in.Call.Answered.Tick)
+		if in.Item != nil {
+			text += describeItem(in.Item)
+		}
+		return text + in.Err
+	default:
+		return fmt.Sprintf("%T%+v", in, in)
+	}
+}
+
+func describeItem(it *Item) string {
+	return fmt.Sprintf(" %s(%s started=%d exit=%d)", it.ID, rung(it.Kind, it.State).Name(it.Kind), it.StartedAt, it.Exit.FinishedAt)
+}
