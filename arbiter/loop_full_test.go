@@ -2,54 +2,15 @@ package arbiter
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/store/storetest"
 	"github.com/plegd/plegd/timestamps"
 )
-
-// smallDisk mounts a small file system, or skips the test.
-func smallDisk(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size+",mode=0700"); err != nil {
-		t.Skipf("SKIPPED: this test needs to mount a tmpfs: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
-
-// fill takes all room of a file system and returns what gives it back.
-func fill(t *testing.T, disk string) (free func()) {
-	t.Helper()
-	f, err := os.Create(filepath.Join(disk, "ballast"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for chunk := make([]byte, 4096); !errors.Is(err, unix.ENOSPC); {
-		if _, err = f.Write(chunk); err != nil && !errors.Is(err, unix.ENOSPC) {
-			t.Fatal(err)
-		}
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := os.Remove(f.Name()); err != nil {
-			t.Error(err)
-		}
-	}
-}
 
 func openBolt(t *testing.T, dir string) *store.Bolt {
 	t.Helper()
@@ -66,7 +27,7 @@ func openBolt(t *testing.T, dir string) *store.Bolt {
 // meanwhile comes as it happens, is written when there is room, without any new
 // change, and is not told again by the next run.
 func TestD2FullDiskWithAFile(t *testing.T) {
-	disk := smallDisk(t, "2m")
+	disk := storetest.SmallDisk(t, "2m")
 	dir := filepath.Join(disk, "state")
 	b := openBolt(t, dir)
 	d := drive(t, b)
@@ -76,7 +37,7 @@ func TestD2FullDiskWithAFile(t *testing.T) {
 	d.sync(items(ids)...)
 	before := d.Position()
 
-	free := fill(t, disk)
+	free := storetest.Fill(t, disk)
 	// The file has room of its own at first.
 	for _, id := range names("t", 1000) {
 		ids = append(ids, id)
@@ -126,13 +87,13 @@ func TestD2FullDiskWithAFile(t *testing.T) {
 // begins on the full disk, tells from memory under a new epoch what it finds,
 // and the one after that, with room, goes on in the old epoch.
 func TestD2KilledOnAFullDiskWithAFile(t *testing.T) {
-	disk := smallDisk(t, "2m")
+	disk := storetest.SmallDisk(t, "2m")
 	dir := filepath.Join(disk, "state")
 	b := openBolt(t, dir)
 	d := drive(t, b)
 	d.sync()
 	var h history
-	free := fill(t, disk)
+	free := storetest.Fill(t, disk)
 	var ids []string
 	for _, id := range names("t", 1000) {
 		ids = append(ids, id)

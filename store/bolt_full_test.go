@@ -101,49 +101,8 @@ func TestD3MaxSize(t *testing.T) {
 	openBolt(t, cfg)
 }
 
-// mountTmpfs mounts a small file system, or skips the test.
-func mountTmpfs(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size+",mode=0700"); err != nil {
-		t.Skipf("SKIPPED: this test needs to mount a tmpfs: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
-
-// fillDisk takes all room of a file system and returns what gives it back.
-func fillDisk(t *testing.T, dir string) (free func()) {
-	t.Helper()
-	path := filepath.Join(dir, "ballast")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	chunk := make([]byte, 4096)
-	for {
-		if _, err := f.Write(chunk); errors.Is(err, unix.ENOSPC) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := os.Remove(path); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestDiskFullInTheMiddleOfTheRun(t *testing.T) {
-	disk := mountTmpfs(t, "4m")
+	disk := storetest.SmallDisk(t, "4m")
 	dir := filepath.Join(disk, "state")
 	b, _ := openBolt(t, config(dir))
 	for n := range 4 {
@@ -151,7 +110,7 @@ func TestDiskFullInTheMiddleOfTheRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	free := fillDisk(t, disk)
+	free := storetest.Fill(t, disk)
 	failed, n := fillUntilFull(t, b, 4)
 	for range 3 {
 		if err := b.Commit(failed); !errors.Is(err, store.ErrFull) {
@@ -178,13 +137,13 @@ func TestDiskFullInTheMiddleOfTheRun(t *testing.T) {
 // A start on a full disk reads what is there; it can't make a new file, says
 // so, and leaves a damaged one where it is.
 func TestDiskFullAtTheStart(t *testing.T) {
-	disk := mountTmpfs(t, "4m")
+	disk := storetest.SmallDisk(t, "4m")
 	old, fresh := filepath.Join(disk, "old"), filepath.Join(disk, "fresh")
 	filled(t, old, 5)
 	if err := os.Mkdir(fresh, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	free := fillDisk(t, disk)
+	free := storetest.Fill(t, disk)
 	b, _ := openBolt(t, config(old))
 	if s, err := b.Load(); err != nil || len(s.Records) != 10 {
 		t.Errorf("got %d records and error %v", len(s.Records), err)
@@ -197,7 +156,7 @@ func TestDiskFullAtTheStart(t *testing.T) {
 	t.Log(err)
 	change(t, b.Path(), func(d []byte) []byte { return d[:5000] })
 	before := contents(t, old)
-	fillDisk(t, disk)
+	storetest.Fill(t, disk)
 	_, _, err = store.OpenBolt(config(old))
 	mustMention(t, err, store.ErrFull, old)
 	t.Log(err)
@@ -213,7 +172,7 @@ func TestDiskFullAtTheStart(t *testing.T) {
 }
 
 func TestReadOnlyFileSystem(t *testing.T) {
-	disk := mountTmpfs(t, "4m")
+	disk := storetest.SmallDisk(t, "4m")
 	dir := filepath.Join(disk, "state")
 	filled(t, dir, 5)
 	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {

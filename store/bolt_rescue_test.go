@@ -257,12 +257,12 @@ func TestReadersDuringRescues(t *testing.T) {
 
 // What a rescue can't do leaves the store as it was.
 func TestD3RescueThatFails(t *testing.T) {
-	disk := mountTmpfs(t, "4m")
+	disk := storetest.SmallDisk(t, "4m")
 	dir := filepath.Join(disk, "state")
 	filled(t, dir, 40)
 	b, _ := openBolt(t, config(dir))
 	before := readWhole(t, b)
-	free := fillDisk(t, disk)
+	free := storetest.Fill(t, disk)
 	mustMention(t, b.Rescue(store.ErrIO), store.ErrFull, b.Path(), store.ErrIO.Error())
 	mustMention(t, b.Renew(store.ErrIO), store.ErrFull, b.Path())
 	if diff := cmp.Diff(before, readWhole(t, b)); diff != "" {

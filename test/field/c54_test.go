@@ -1,50 +1,16 @@
 package field_test
 
 import (
-	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/store/storetest"
 )
-
-// smallDisk mounts a disk for the state.
-func smallDisk(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size+",mode=0700"); err != nil {
-		t.Skipf("SKIPPED: this test needs to mount a tmpfs: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
-
-// fill takes all room on a disk; the returned function gives it back.
-func (f *field) fill(disk string) (free func()) {
-	f.t.Helper()
-	path := filepath.Join(disk, "ballast")
-	file, err := os.Create(path)
-	f.must(err)
-	for chunk := make([]byte, 4096); ; {
-		if _, err := file.Write(chunk); errors.Is(err, unix.ENOSPC) {
-			break
-		} else if err != nil {
-			f.t.Fatal(err)
-		}
-	}
-	f.must(file.Close())
-	return func() { f.t.Helper(); f.must(os.Remove(path)) }
-}
 
 // heavyEnd makes an exit that takes room in the store.
 func heavyEnd(n int32) func(*runtimeapi.ContainerStatus) {
@@ -109,14 +75,14 @@ func (f *field) writtenByItself() {
 // written when there is room again.
 func TestC54_DiskFullInTheMiddleOfTheRun(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t, "2m")
+	disk := storetest.SmallDisk(t, "2m")
 	f := newField(t, func(s *setup) { s.agent.StateDir = filepath.Join(disk, "state") })
 	all := f.manyPods(20)
 	f.start()
 	f.ready()
 	f.eventually()
 	f.queueEmpty()
-	free := f.fill(disk)
+	free := storetest.Fill(f.t, disk)
 	f.changesOnAFullDisk(all)
 	f.neverUnready()
 	free()
@@ -129,7 +95,7 @@ func TestC54_DiskFullInTheMiddleOfTheRun(t *testing.T) {
 // can't begin.
 func TestC54Variation_DiskFullAtTheStart(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t, "2m")
+	disk := storetest.SmallDisk(t, "2m")
 	f := newField(t, func(s *setup) { s.agent.StateDir = filepath.Join(disk, "state") })
 	all := f.manyPods(20)
 	f.start()
@@ -137,7 +103,7 @@ func TestC54Variation_DiskFullAtTheStart(t *testing.T) {
 	f.eventually()
 	f.queueEmpty()
 	f.stop()
-	free := f.fill(disk)
+	free := storetest.Fill(f.t, disk)
 
 	fresh := f.cfg
 	fresh.StateDir = filepath.Join(disk, "other")
