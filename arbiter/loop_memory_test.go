@@ -150,8 +150,7 @@ func TestD2FullAtTheStart(t *testing.T) {
 				at := d.Position()
 				d.crash()
 				m = m.Reopen()
-				d = drive(t, m)
-				fail(d.faulty)
+				d = drive(t, m, func(c *Config) { fail(c.Store.(*storetest.Faulty)) })
 				d.sync(ready("s1"))
 				time.Sleep(time.Minute)
 				if d.Position() != at || d.Health().StoreError == "" && d.numbers.skipTo != 0 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -140,12 +141,14 @@ func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		path    func() string
 		damaged bool
-		want    string // "" for a sound file
+		want    string // "" for a sound file, else an expression
 	}{
 		"sound":                {path: func() string { return someFile(t) }},
 		"meta newer than data": {func() string { return spoil(t, someFile(t), newerMeta) }, true, "multiple references"},
 		"no meta":              {func() string { return spoil(t, someFile(t), func(d []byte) []byte { clear(d[:8192]); return d }) }, true, "invalid"},
-		"cut short":            {func() string { return spoil(t, someFile(t), func(d []byte) []byte { return d[:3*4096] }) }, true, "invalid freelist page"},
+		// What a mapping holds behind the end of its file is a fault, or zeroes:
+		// kernels differ in that.
+		"cut short": {func() string { return spoil(t, someFile(t), func(d []byte) []byte { return d[:3*4096] }) }, true, "invalid freelist page|unexpected fault address"},
 		"a page of noise": {func() string {
 			return spoil(t, someFile(t), func(d []byte) []byte {
 				for i := 4 * 4096; i < len(d); i++ {
@@ -163,7 +166,7 @@ func TestCheck(t *testing.T) {
 			if (err != nil) != (c.want != "") || errors.Is(err, store.ErrDamaged) != c.damaged {
 				t.Fatalf("got error %v, damaged is to be %v", err, c.damaged)
 			}
-			if err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+			if err != nil && (!regexp.MustCompile(c.want).MatchString(err.Error()) || strings.Contains(err.Error(), "\n")) {
 				t.Errorf("got error %q, want one line that says %q", err, c.want)
 			}
 		})
