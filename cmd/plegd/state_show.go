@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,14 +20,18 @@ import (
 func newStateShow(std streams) *cobra.Command {
 	var o stateOptions
 	cmd := &cobra.Command{
-		Use:   "show [CONTAINER]",
-		Short: "Show what a state file holds, or the pod of one container",
-		Long: "show lists what a state file holds. With a container's id, or the beginning of one, it lists\n" +
-			"that container's pod only, and what was removed of it lately too.",
+		Use:   "show [ID]",
+		Short: "Show what a state file holds, or one pod",
+		Long: "show lists what a state file holds. With a pod's UID, or the id of one of its sandboxes or\n" +
+			"containers, or the beginning of one, it lists that pod only, and what was removed of it lately\n" +
+			"too.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.validate(); err != nil {
 				return err
+			}
+			if len(args) > 0 && args[0] == "" {
+				return usagef("ID \"\": must be a pod's UID, or the id of a sandbox or container, or the beginning of one")
 			}
 			shown, err := readState(o.dir, strings.Join(args, ""))
 			if err != nil {
@@ -70,8 +75,8 @@ type shownRecord struct {
 	Asked       []string  `json:"reinspect,omitempty"` // why it is to be inspected again
 }
 
-// readState reads a state file, or of it the pod of a container.
-func readState(dir, container string) (shown shownState, err error) {
+// readState reads a state file, or of it the pod that an id names.
+func readState(dir, id string) (shown shownState, err error) {
 	db, err := store.OpenBoltReadOnly(dir)
 	if err != nil {
 		return shown, err
@@ -91,12 +96,13 @@ func readState(dir, container string) (shown shownState, err error) {
 		}
 	}
 	records := snap.Records
-	if container != "" {
-		pod, err := podOf(db, container)
+	if id != "" {
+		records = slices.Concat(snap.Records, snap.Tombstones)
+		pod, err := podOf(db, records, id)
 		if err != nil {
 			return shown, err
 		}
-		records = slices.DeleteFunc(slices.Concat(snap.Records, snap.Tombstones), func(r *store.Record) bool { return r.PodKey() != pod })
+		records = slices.DeleteFunc(records, func(r *store.Record) bool { return r.PodKey() != pod })
 	}
 	shown.Records = []shownRecord{}
 	for _, r := range records {
@@ -121,22 +127,42 @@ func asksByID(snap *store.Snapshot) map[string][]string {
 	return asked
 }
 
-// podOf returns the key of the pod to which a container belongs, whose id or
-// the beginning of it is given.
-func podOf(db *store.Bolt, container string) (string, error) {
-	found, err := db.Containers(container, 2)
+// podOf returns the key of the pod that is named by its UID or key, or by the
+// id of one of its sandboxes or containers, or by the beginning of one of them.
+func podOf(db *store.Bolt, records []*store.Record, id string) (string, error) {
+	pods := map[string]string{} // by whatever is called so, or begins so
+	add := func(name, pod string) {
+		if strings.HasPrefix(name, id) {
+			pods[name] = pod
+		}
+	}
+	for _, r := range records {
+		add(r.ID, r.PodKey())
+		add(r.Identity.Pod.UID, r.PodKey())
+		add(r.PodKey(), r.PodKey())
+	}
+	found, err := db.Containers(id, 2) // those too whose records can't be read
 	if err != nil {
 		return "", err
 	}
-	if len(found) == 2 && found[0] != container {
-		return "", usagef("%.200q: more than one container's id begins with it, %s and %s", container, found[0], found[1])
-	}
-	if len(found) > 0 {
-		if p, ok := db.PodOf(found[0]); ok {
-			return p.Pod, nil
+	for _, container := range found {
+		if p, ok := db.PodOf(container); ok {
+			add(container, p.Pod)
 		}
 	}
-	return "", fmt.Errorf("state file %s: no container %.200q, nor was one removed lately", db.Path(), container)
+	if pod, ok := pods[id]; ok {
+		return pod, nil
+	}
+	names := slices.Sorted(maps.Keys(pods))
+	for _, name := range names {
+		if pods[name] != pods[names[0]] {
+			return "", usagef("ID %.200q: more than one begins with it, %s and %s", id, names[0], name)
+		}
+	}
+	if len(names) == 0 {
+		return "", fmt.Errorf("state file %s: no pod, sandbox or container %.200q, nor was one removed lately", db.Path(), id)
+	}
+	return pods[names[0]], nil
 }
 
 func showRecord(r *store.Record, asked []string) shownRecord {

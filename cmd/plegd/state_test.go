@@ -108,8 +108,8 @@ func TestStateShowAndCheck(t *testing.T) {
 	}
 }
 
-// Who knows a container's id finds its pod, also when it was removed.
-func TestStateShowPodOfContainer(t *testing.T) {
+// Who knows an id of a pod finds it, also that of what was removed.
+func TestStateShowPod(t *testing.T) {
 	t.Parallel()
 	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
 	dir := newAgentDir(t)
@@ -132,20 +132,24 @@ func TestStateShowPodOfContainer(t *testing.T) {
 		}
 		return code, shown, stderr
 	}
-	for _, id := range []string{gone, gone[:shortID]} {
+	for _, id := range []string{gone, gone[:shortID], mine, mine[:shortID], "uid-mine"} {
 		code, shown, stderr := show(id)
 		if code != exitOK || len(shown.Records) != 2 || shown.Records[0].ID != mine || shown.Records[1].ID != gone ||
 			shown.Records[1].State != "removed" || shown.Records[1].ExitCode == nil || *shown.Records[1].ExitCode != 7 {
 			t.Errorf("%s: code %d, %+v %s", id, code, shown.Records, stderr)
 		}
 	}
-	if code, _, stderr := show("nosuch"); code != exitFailure || !strings.Contains(stderr, `no container "nosuch"`) {
+	if code, _, stderr := show("nosuch"); code != exitFailure || !strings.Contains(stderr, `no pod, sandbox or container "nosuch"`) {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+	if code, _, stderr := show(""); code != exitUsage || !strings.Contains(stderr, `ID "": must be`) {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 }
 
-// A beginning that several ids have is refused, but for one that is an id.
-func TestPodOfAmbiguousContainer(t *testing.T) {
+// A beginning that names of several pods have is refused, but for one that is a
+// name itself. Names of one pod are no contradiction.
+func TestPodOfAmbiguousID(t *testing.T) {
 	db, _, err := store.OpenBolt(store.BoltConfig{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -158,11 +162,21 @@ func TestPodOfAmbiguousContainer(t *testing.T) {
 	if err := db.Commit(batch); err != nil {
 		t.Fatal(err)
 	}
-	if pod, err := podOf(db, "a"); err != nil || pod != "uid-s-a" {
-		t.Errorf("a: pod %q, %v", pod, err)
-	}
-	if pod, err := podOf(db, "b"); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "ba and bb") {
-		t.Errorf("b: pod %q, %v", pod, err)
+	batch.Records = append(batch.Records, storetest.Container("uid-s-x", "s-ab", 1))
+	for _, tc := range []struct{ id, pod, refused string }{
+		{id: "a", pod: "uid-s-a"},
+		{id: "b", refused: "ba and bb"},
+		{id: "uid-s-b", refused: "uid-s-ba and uid-s-bb"},
+		{id: "uid-s-ba", pod: "uid-s-ba"},
+		{id: "uid-s-x", pod: "uid-s-ab"},
+	} {
+		pod, err := podOf(db, batch.Records, tc.id)
+		if pod != tc.pod || (err != nil) != (tc.refused != "") {
+			t.Errorf("%s: pod %q, %v", tc.id, pod, err)
+		}
+		if err != nil && (exitCode(err) != exitUsage || !strings.Contains(err.Error(), tc.refused)) {
+			t.Errorf("%s: %v", tc.id, err)
+		}
 	}
 }
 
