@@ -1,11 +1,9 @@
 package pleg
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"strings"
 	"time"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/plegd/plegd/generic"
 	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/seam"
 	"github.com/plegd/plegd/internal/sysclock"
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
@@ -98,13 +97,20 @@ type Config struct {
 	// Clock means the machine's.
 	Clock timestamps.Clock
 
-	hooks hooks
+	hooks seam.Hooks
 }
 
-// hooks let tests stand between the parts.
-type hooks struct {
-	dialer func(ctx context.Context, path string) (net.Conn, error) // replaces dialing the socket
-	store  func(store.Store) store.Store                            // wraps the store
+// Tests outside this package reach the hooks by seam.
+func init() {
+	seam.Set = func(cfg any, h seam.Hooks) { cfg.(*Config).hooks = h }
+}
+
+// random returns the source of jitter of a part, nil for the part's own.
+func (c *Config) random(part string) func() float64 {
+	if c.hooks.Random == nil {
+		return nil
+	}
+	return c.hooks.Random(part)
 }
 
 // ErrConfig is wrapped by ConfigError.

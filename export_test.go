@@ -9,12 +9,12 @@ import (
 
 // WithDialer returns a Config whose generator connects by dial.
 func WithDialer(c Config, dial func(ctx context.Context, path string) (net.Conn, error)) Config {
-	c.hooks.dialer = dial
+	c.hooks.Dialer = dial
 	return c
 }
 
 // WithStore returns a Config whose generator's store is what wrap returns.
 func WithStore(c Config, wrap func(store.Store) store.Store) Config {
-	c.hooks.store = wrap
+	c.hooks.Store = wrap
 	return c
 }

@@ -81,8 +81,8 @@ func New(cfg Config) (*Generator, error) {
 	if err := g.open(); err != nil {
 		return nil, err
 	}
-	if cfg.hooks.store != nil {
-		g.store = cfg.hooks.store(g.store)
+	if cfg.hooks.Store != nil {
+		g.store = cfg.hooks.Store(g.store)
 	}
 	if err := g.compose(); err != nil {
 		return nil, errors.Join(err, g.Close())
@@ -143,7 +143,7 @@ func (g *Generator) compose() (err error) {
 	g.runtime.init()
 	g.client, err = cri.Dial(cri.Config{
 		Endpoint: cfg.Endpoint, RPCTimeout: cfg.RPCTimeout, Clock: cfg.Clock, Observer: m, Connected: g.connected, Gated: true,
-		Dialer: cfg.hooks.dialer,
+		Dialer: cfg.hooks.Dialer, Stats: cfg.hooks.Stats,
 	})
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (g *Generator) compose() (err error) {
 	g.relister, err = generic.New(generic.Config{
 		Runtime: g.client, Sink: g.loop, Calls: g.loop.Calls(), Clock: cfg.Clock,
 		Base: cfg.RelistPeriod, Max: cfg.RelistPeriodMax, NoPeriod: cfg.Mode == ModeEvented,
-		MaxInspections: cfg.MaxInspections, RPCTimeout: cfg.RPCTimeout, Observer: m,
+		MaxInspections: cfg.MaxInspections, RPCTimeout: cfg.RPCTimeout, Observer: m, Random: cfg.random("relister"),
 	})
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (g *Generator) composeWatcher() (err error) {
 	g.watcher, err = evented.New(evented.Config{
 		Open: g.openStream,
 		Sink: g.loop, Calls: g.loop.Calls(), Clock: g.cfg.Clock,
-		Required: g.cfg.Mode == ModeEvented, Admit: g.admitStream,
+		Required: g.cfg.Mode == ModeEvented, Admit: g.admitStream, Random: g.cfg.random("watcher"),
 	})
 	return err
 }

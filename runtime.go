@@ -92,6 +92,10 @@ func (g *Generator) watchRuntime(ctx context.Context) error {
 // askVersion asks until there is an answer. It reports false when ctx ended.
 func (g *Generator) askVersion(ctx context.Context) bool {
 	delays := retry.Delays(versionRetryFirst, versionRetryMost)
+	random := g.cfg.random("version")
+	if random == nil {
+		random = rand.Float64
+	}
 	for {
 		p, err := g.client.Identify(ctx)
 		switch {
@@ -103,7 +107,7 @@ func (g *Generator) askVersion(ctx context.Context) bool {
 		}
 		g.runtime.failed(err)
 		note.Take(g.runtime.connected) // the call itself may have made that connection
-		timer := g.cfg.Clock.NewTimer(retry.Jittered(delays.NextBackOff(), rand.Float64()))
+		timer := g.cfg.Clock.NewTimer(retry.Jittered(delays.NextBackOff(), random()))
 		select {
 		case <-ctx.Done():
 			timer.Stop()

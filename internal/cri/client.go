@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/stats"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/plegd/plegd/timestamps"
@@ -55,6 +56,8 @@ type Config struct {
 	Gated bool
 	// Dialer replaces the dialing of the socket, in tests. It may be nil.
 	Dialer func(ctx context.Context, path string) (net.Conn, error)
+	// Stats sees each call and all that is received, in tests. It may be nil.
+	Stats stats.Handler
 }
 
 // Client is a connection to one runtime that is made, and made again, as calls
@@ -103,8 +106,7 @@ func Dial(cfg Config) (*Client, error) {
 	words := plain{path}
 	params := backoff.DefaultConfig
 	params.BaseDelay, params.MaxDelay = minRedial, maxRedial
-	// passthrough hands the path to the dialer as it is: a path is no URL.
-	c.conn, err = grpc.NewClient("passthrough:///"+path,
+	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(newSessions(cfg.Gated)),
 		grpc.WithPerRPCCredentials(gate{}),
 		grpc.WithAuthority("localhost"), // a path is no valid :authority
@@ -118,7 +120,12 @@ func Dial(cfg Config) (*Client, error) {
 		grpc.WithStatsHandler(watch),
 		grpc.WithChainUnaryInterceptor(words.unary, watch.unary),
 		grpc.WithChainStreamInterceptor(words.stream, watch.stream),
-	)
+	}
+	if cfg.Stats != nil {
+		options = append(options, grpc.WithStatsHandler(cfg.Stats))
+	}
+	// passthrough hands the path to the dialer as it is: a path is no URL.
+	c.conn, err = grpc.NewClient("passthrough:///"+path, options...)
 	if err != nil {
 		return nil, fmt.Errorf("runtime endpoint %.200q: %w", cfg.Endpoint, err)
 	}
