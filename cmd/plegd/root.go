@@ -42,6 +42,9 @@ func execute(args []string, std streams) error {
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {
 			group(cmd)
+			for _, shell := range cmd.Commands() {
+				shell.Args = noArgs
+			}
 		}
 	}
 
@@ -82,6 +85,23 @@ func flagError(cmd *cobra.Command, err error) error {
 		return usagef("--%s %q: %v", invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(invalid))
 	}
 	return usagef("%v; see %s --help", err, cmd.CommandPath())
+}
+
+// noArgs refuses arguments of a command that takes none. cobra's own calls them
+// unknown commands.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usagef("%s takes no arguments, but got %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+}
+
+// atMostOne refuses further arguments of a command that takes one.
+func atMostOne(cmd *cobra.Command, args []string) error {
+	if len(args) <= 1 {
+		return nil
+	}
+	return usagef("%s takes one argument, but got %q too; see %s --help", cmd.CommandPath(), args[1], cmd.CommandPath())
 }
 
 // group makes a command that has only commands below it.

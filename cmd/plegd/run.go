@@ -70,7 +70,7 @@ func newRun(std streams) *cobra.Command {
 		Long: "run generates the events of the pods of one CRI runtime and writes them to stdout, those\n" +
 			"of this run only; --since POSITION continues where an earlier reader stopped. It ends at\n" +
 			"SIGTERM, SIGINT or SIGHUP within 3 s, and when the reader of its stdout goes away.",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(cmd.Flags(), std.getenv); err != nil {
 				return err
@@ -91,7 +91,7 @@ func newRun(std streams) *cobra.Command {
 func (o *runOptions) addTo(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.endpoint, "runtime-endpoint", "", "CRI socket, unix:///path or /path (default: "+endpointEnv+", else the usual sockets)")
+	f.StringVar(&o.endpoint, "runtime-endpoint", "", "CRI socket, unix:///path or /path (default: "+endpointEnv+", else the runtime that the state describes, else the usual sockets)")
 	choiceFlag(cmd, &o.mode, "mode", "what is used: stream and relist, or one of them", modeNames()...)
 	choiceFlag(cmd, &o.output, "output", "form of the events on stdout", outputText, outputJSON, outputKubelet, outputNone)
 	f.Var(&sinceValue{&o.since}, "since", "first replay the events after this position, EPOCH/SEQ")

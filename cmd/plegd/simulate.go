@@ -65,7 +65,7 @@ func newSimulate(std streams) *cobra.Command {
 			"  plegd simulate --socket /tmp/sim.sock --pods 500 --containers 40\n" +
 			"  plegd simulate --socket /tmp/sim.sock --fault method=StreamContainers,code=Internal,from=30s,for=10s \\\n" +
 			"    --fault do=freeze,at=1m,for=5s",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.complete(cmd.Flags()); err != nil {
 				return err

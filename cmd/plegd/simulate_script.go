@@ -163,6 +163,9 @@ func (i *scriptItem) read(keys []scriptKey, name, value string) error {
 		for _, k := range keys {
 			known = append(known, k.name)
 		}
+		if !slices.Contains(known, "do") {
+			known = append(known, "do for a command")
+		}
 		return fmt.Errorf("%q: must be one of %s", name, strings.Join(known, ", "))
 	}
 	switch key := keys[at]; {

@@ -21,7 +21,7 @@ func newStateCheck(std streams) *cobra.Command {
 		Long: "check walks all pages of a state file, reads every value in it and has bbolt, in a process of\n" +
 			"its own, check what it makes of the file. An agent that finds damaged values leaves them out; a\n" +
 			"file that can't be read at all it sets aside.",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
 				return err

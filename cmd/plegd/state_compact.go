@@ -17,7 +17,7 @@ func newStateCompact(std streams) *cobra.Command {
 		Long: "compact writes a copy of a state file without the pages that are free, which the file keeps\n" +
 			"otherwise for ever, and renames it into place. That takes room for both, and no agent may run\n" +
 			"on the file. A file that is damaged is left alone.",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.validate(); err != nil {
 				return err

@@ -25,7 +25,7 @@ func newStateExport(std streams) *cobra.Command {
 		Long: "export writes every event of a state file's journal as a line of JSON, in the form that\n" +
 			"plegd run gives it; with --records every record and tombstone instead. An agent that runs\n" +
 			"tells its events and pods itself: its file can't be read safely meanwhile, and is refused.",
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.validate(); err != nil {
 				return err

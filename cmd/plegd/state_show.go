@@ -25,7 +25,7 @@ func newStateShow(std streams) *cobra.Command {
 		Long: "show lists what a state file holds. With a pod's UID, or the id of one of its sandboxes or\n" +
 			"containers, or the beginning of one, it lists that pod only, and what was removed of it lately\n" +
 			"too.",
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOne,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.validate(); err != nil {
 				return err

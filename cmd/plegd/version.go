@@ -51,7 +51,7 @@ func newVersion(std streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Say which version this is",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
 			if output == "json" {
