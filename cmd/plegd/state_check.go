@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -27,6 +28,9 @@ func newStateCheck(std streams) *cobra.Command {
 				return err
 			}
 			report, err := store.Verify(o.dir)
+			if o.output == outputJSON && errors.Is(err, store.ErrDamaged) {
+				return errors.Join(writeIndented(std.out, newUnreadableState(report.Path, err)), err)
+			}
 			if err != nil {
 				return o.explain(err)
 			}
@@ -52,6 +56,23 @@ type checkedState struct {
 	OK      bool           `json:"ok"`
 	Bbolt   string         `json:"bbolt"` // what bbolt's own check says, "ok" if nothing
 	Damaged []damagedValue `json:"damaged"`
+}
+
+// unreadableState is what a check says of a file of which nothing else can be
+// said.
+type unreadableState struct {
+	Path  string `json:"path"`
+	Size  int64  `json:"size"` // of the file, bytes
+	OK    bool   `json:"ok"`   // false
+	Error string `json:"error"`
+}
+
+func newUnreadableState(path string, why error) unreadableState {
+	u := unreadableState{Path: path, Error: oneLine(why)}
+	if info, err := os.Stat(path); err == nil { // it was there just now
+		u.Size = info.Size()
+	}
+	return u
 }
 
 // err says what is wrong with the file, nil if nothing is; verdict is what

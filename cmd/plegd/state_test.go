@@ -276,6 +276,13 @@ func TestStateThatCannotBeRead(t *testing.T) {
 					t.Errorf("%s: code %d, want %d; stdout %q; %q", cmd, code, tc.code, out, stderr)
 				}
 			}
+			code, out, _ := run(t, "state", "check", "--state-dir", path, "--output", "json")
+			var u unreadableState
+			if err := json.Unmarshal([]byte(out), &u); code != tc.code || (err == nil) != (code == exitDamaged) {
+				t.Errorf("check: code %d, %v: %s", code, err, out)
+			} else if err == nil && (u.Path != path || u.Size != int64(len(tc.content)) || u.OK || !strings.Contains(u.Error, tc.want)) {
+				t.Errorf("check: %+v", u)
+			}
 			if after, err := os.ReadFile(path); tc.content != nil && (err != nil || string(after) != string(tc.content)) {
 				t.Errorf("the file was changed: %v", err)
 			}

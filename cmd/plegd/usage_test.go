@@ -242,7 +242,7 @@ func TestReferenceListsEveryJSONField(t *testing.T) {
 		}
 	}
 	for _, typ := range []reflect.Type{
-		reflect.TypeFor[pleg.Pod](), reflect.TypeFor[pleg.Status](), reflect.TypeFor[shownState](), reflect.TypeFor[checkedState](), reflect.TypeFor[compactedState](), reflect.TypeFor[build](),
+		reflect.TypeFor[pleg.Pod](), reflect.TypeFor[pleg.Status](), reflect.TypeFor[shownState](), reflect.TypeFor[checkedState](), reflect.TypeFor[unreadableState](), reflect.TypeFor[compactedState](), reflect.TypeFor[build](),
 	} {
 		check(typ)
 	}
