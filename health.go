@@ -80,8 +80,12 @@ func (g *Generator) relistWord(l arbiter.Health) string {
 // periodWord shows the state machine of the adaptive period.
 func periodWord(p generic.PeriodStatus) string {
 	text := fmt.Sprintf("%v, %s", p.Period, p.State)
-	if p.State != generic.Polling {
-		text += fmt.Sprintf(", %d clean of %d", p.Clean, p.Needed)
+	switch p.State {
+	case generic.Polling:
+	case generic.Proving:
+		text += fmt.Sprintf(", clean relists in a row: %d of the %d needed", p.Clean, p.Needed)
+	default: // it has what it needed, and more says nothing
+		text += fmt.Sprintf(", clean relists in a row: %d", p.Clean)
 	}
 	if p.Strikes > 0 {
 		text += fmt.Sprintf(", strikes %d", p.Strikes)

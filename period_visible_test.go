@@ -1,6 +1,7 @@
 package pleg_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -81,12 +82,15 @@ func TestPeriodIsVisible(t *testing.T) {
 		if s := expect("proving"); s.Needed != 2 || s.Clean != 0 || s.Period != 1 {
 			t.Errorf("after a miss: %+v", s)
 		}
-		if c := a.check(pleg.CheckRelist); !strings.Contains(c.Reason, "1s, proving, 0 clean of 2, strikes 1") {
+		if c := a.check(pleg.CheckRelist); !strings.Contains(c.Reason, "period 1s, proving, clean relists in a row: 0 of the 2 needed, strikes 1") {
 			t.Errorf("health says %q", c.Reason)
 		}
 		drop.Remove()
 		time.Sleep(time.Hour)
-		expect("stretched")
+		s := expect("stretched")
+		if c := a.check(pleg.CheckRelist); !strings.HasSuffix(c.Reason, fmt.Sprintf(", period 5m0s, stretched, clean relists in a row: %d", s.Clean)) {
+			t.Errorf("health says %q", c.Reason)
+		}
 
 		rt.Down()
 		time.Sleep(time.Minute)
