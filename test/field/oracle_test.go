@@ -2,136 +2,26 @@ package field_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/oracle"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/store"
 )
 
 // view is what can be said of a sandbox or container from both sides.
-type view struct {
-	State                      string // "" where the runtime reports none that means something
-	Reported                   string
-	Pod, Sandbox               string // the pod's key
-	Name                       string
-	Attempt                    uint32
-	Created, Started, Finished int64
-	Exit                       string
-	IPs                        string // "" once the runtime reports none, since an address is kept
-}
-
-// nameless is the key of the pod of a sandbox to which nobody gave a UID.
-func nameless(sandbox string) string { return "sandbox:" + sandbox }
-
-// number is how a state outside the enum is shown; -1 is the agent's own for
-// none.
-func number(state int32) string {
-	if state == store.ReportedNone {
-		return "unknown"
-	}
-	return strconv.Itoa(int(state))
-}
+type view = oracle.View
 
 // truth is the runtime's side of G2.
-func (f *field) truth() map[string]view {
-	m, podOf := map[string]view{}, map[string]string{}
-	tr := f.rt.Truth()
-	for _, s := range tr.Sandboxes {
-		key := s.GetMetadata().GetUid()
-		if key == "" {
-			key = s.GetLabels()[simruntime.LabelPodUID]
-		}
-		if key == "" {
-			key = nameless(s.GetId())
-		}
-		podOf[s.GetId()] = key
-		v := view{Pod: key, Sandbox: s.GetId(), Attempt: s.GetMetadata().GetAttempt(), Created: s.GetCreatedAt()}
-		switch s.GetState() {
-		case sbReady:
-			v.State, v.Reported = "ready", "ready"
-		case sbNotReady:
-			v.State, v.Reported = "notready", "notready"
-		default: // a number outside the enum is shown as it is
-			v.Reported = number(int32(s.GetState()))
-		}
-		var ips []string
-		if ip := s.GetNetwork().GetIp(); ip != "" {
-			ips = append(ips, ip)
-		}
-		for _, ip := range s.GetNetwork().GetAdditionalIps() {
-			ips = append(ips, ip.GetIp())
-		}
-		v.IPs = strings.Join(ips, ",")
-		m[s.GetId()] = v
-	}
-	for _, tc := range tr.Containers {
-		c := tc.Status
-		key, ok := podOf[tc.SandboxID]
-		if !ok {
-			key = c.GetLabels()[simruntime.LabelPodUID]
-		}
-		v := view{
-			Pod: key, Sandbox: tc.SandboxID, Name: c.GetMetadata().GetName(), Attempt: c.GetMetadata().GetAttempt(),
-			Created: c.GetCreatedAt(), Started: c.GetStartedAt(),
-		}
-		switch c.GetState() {
-		case created:
-			v.State, v.Reported = "created", "created"
-		case running:
-			v.State, v.Reported = "running", "running"
-		case exited:
-			v.State, v.Reported = "exited", "exited"
-			if c.GetFinishedAt() != 0 {
-				v.Finished, v.Exit = c.GetFinishedAt(), fmt.Sprint(c.GetExitCode())
-			}
-		case unknown:
-			v.Reported = "unknown"
-		default:
-			v.Reported = number(int32(c.GetState()))
-		}
-		m[c.GetId()] = v
-	}
-	return m
-}
-
-// nanos turns a time back into the runtime's, 0 for unknown.
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
+func (f *field) truth() map[string]view { return oracle.Truth(f.rt.Truth()) }
 
 // cached is the agent's side of G2.
-func cached(pods []pleg.Pod) map[string]view {
-	m := map[string]view{}
-	for _, p := range pods {
-		for _, s := range p.Sandboxes {
-			m[s.ID] = view{
-				State: s.State, Reported: s.Reported, Pod: p.Key, Sandbox: s.ID, Attempt: s.Attempt, Created: nanos(s.CreatedAt),
-				IPs: strings.Join(s.IPs, ","),
-			}
-		}
-		for _, c := range p.Containers {
-			v := view{
-				State: c.State, Reported: c.Reported, Pod: p.Key, Sandbox: c.SandboxID, Name: c.Name, Attempt: c.Attempt,
-				Created: nanos(c.CreatedAt), Started: nanos(c.StartedAt), Finished: nanos(c.FinishedAt),
-			}
-			if c.ExitCode != nil {
-				v.Exit = fmt.Sprint(*c.ExitCode)
-			}
-			m[c.ID] = v
-		}
-	}
-	return m
-}
+func cached(pods []pleg.Pod) map[string]view { return oracle.Shown(pods) }
+
+// nameless is the key of the pod of a sandbox to which nobody gave a UID.
+func nameless(sandbox string) string { return oracle.Nameless(sandbox) }
 
 // disagreement compares cache and runtime; "" if they agree.
 func (f *field) disagreement() string {
@@ -139,34 +29,7 @@ func (f *field) disagreement() string {
 	return f.disagrees(pods)
 }
 
-func (f *field) disagrees(pods []pleg.Pod) string {
-	want, got := f.truth(), cached(pods)
-	for id, w := range want {
-		g, ok := got[id]
-		if !ok {
-			continue
-		}
-		if w.State == "" { // UNKNOWN: how far it had come before stays, and its end (G3)
-			g.State, g.Exit, g.Finished = "", "", 0
-		}
-		if w.IPs == "" {
-			g.IPs = ""
-		}
-		got[id] = g
-	}
-	if maps.Equal(want, got) {
-		return ""
-	}
-	named := func(m map[string]view) map[string]view {
-		out := map[string]view{}
-		for id, v := range m {
-			v.Pod, v.Sandbox = short(v.Pod), short(v.Sandbox)
-			out[short(id)] = v
-		}
-		return out
-	}
-	return cmp.Diff(named(want), named(got))
-}
+func (f *field) disagrees(pods []pleg.Pod) string { return oracle.Disagreement(f.rt.Truth(), pods) }
 
 // told returns what was told of an entity, in order and over all lives, as
 // words: Created, Started, Died/3, Died/unknown, Removed; Ready, NotReady;
