@@ -16,6 +16,16 @@ type Condition struct {
 	Reason string    `json:"reason"`         // what is wrong, with the cause
 	Since  time.Time `json:"since,omitzero"` // since when, by the wall clock; zero: longer than this run
 	quiet  bool      // nothing is known to be wrong yet, or it was logged before: not worth a line
+	moving bool      // the reason changes as time goes by: only why tells whether the cause does
+	why    string
+}
+
+// cause is the part of the reason that doesn't change as time goes by.
+func (c *Condition) cause() string {
+	if c.moving {
+		return c.why
+	}
+	return c.Reason
 }
 
 // The names of the conditions, as in status, metrics and the log.
@@ -91,7 +101,7 @@ func (g *Generator) arbiterStuck(l arbiter.Health) *Condition {
 	if l.Progress < livenessTimeout {
 		return nil
 	}
-	return &Condition{Name: ConditionArbiterStuck, Check: CheckArbiter, Since: g.ago(l.Progress),
+	return &Condition{Name: ConditionArbiterStuck, Check: CheckArbiter, Since: g.ago(l.Progress), moving: true,
 		Reason: fmt.Sprintf("no progress for %v", l.Progress.Round(time.Second))}
 }
 
@@ -134,7 +144,7 @@ func (g *Generator) relistOld(l arbiter.Health) *Condition {
 	if !l.Relisted || g.cfg.Mode == ModeEvented || late <= g.cfg.RelistThreshold {
 		return nil
 	}
-	c := &Condition{Name: ConditionRelistOld, Check: CheckRelist, Since: g.ago(late - g.cfg.RelistThreshold),
+	c := &Condition{Name: ConditionRelistOld, Check: CheckRelist, Since: g.ago(late - g.cfg.RelistThreshold), moving: true, why: l.ListError,
 		Reason: fmt.Sprintf("the last relist that succeeded was %v ago, allowed are %v and a period of %v",
 			l.RelistAge.Round(time.Millisecond), g.cfg.RelistThreshold, period)}
 	if l.ListError != "" {
@@ -199,7 +209,7 @@ func (g *Generator) inspectionFailing(l arbiter.Health) *Condition {
 	if len(l.Faults) == 0 {
 		return nil
 	}
-	var pods []string
+	var pods, why []string
 	for _, f := range l.Faults[:min(len(l.Faults), namedPods)] {
 		name := f.Key
 		if f.Pod.Name != "" {
@@ -212,12 +222,13 @@ func (g *Generator) inspectionFailing(l arbiter.Health) *Condition {
 		if f.Err != "" {
 			text += " (" + f.Err + ")"
 		}
-		pods = append(pods, text)
+		pods, why = append(pods, text), append(why, f.Key) // an error names one of a pod's entities, now this and now that
 	}
 	if more := len(l.Faults) - namedPods; more > 0 {
 		pods = append(pods, fmt.Sprintf("and some of %d more pods", more))
 	}
 	return &Condition{Name: ConditionInspectionFailing, Check: CheckInspections, Ready: true, Since: l.Faults[0].Since.UTC(),
+		moving: true, why: strings.Join(why, " "),
 		Reason: "sandboxes and containers can't be inspected: " + strings.Join(pods, "; ")}
 }
 

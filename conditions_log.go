@@ -19,8 +19,10 @@ const (
 	settleMost  = 5 * time.Minute
 )
 
-// conditionLog writes one line when a condition starts and one when it has
-// ended. It has no clock: now is monotonic time.
+// conditionLog writes one line when a condition starts, one when it has ended,
+// and in between one when its cause has changed, but of each trouble ever more
+// rarely: settleFirst after its start at the earliest, then twice as long after
+// each line. It has no clock: now is monotonic time.
 type conditionLog struct {
 	log   *slog.Logger
 	known map[string]*conditionState
@@ -36,6 +38,9 @@ type conditionState struct {
 	times  int           // starts since the one that was told
 	settle time.Duration // how long the end has to last
 	ever   bool          // an end was logged before
+	cause  string        // as last told
+	again  time.Duration // when another cause may be told
+	wait   time.Duration // how long it may not be told after that
 }
 
 func newConditionLog(log *slog.Logger) *conditionLog {
@@ -71,21 +76,32 @@ func (l *conditionLog) holding(now time.Duration, s *conditionState, c *Conditio
 		}
 		s.times++
 	}
-	if s.told || c.quiet {
+	if c.quiet || s.told && (c.cause() == s.cause || now < s.again) {
 		return
 	}
-	s.told = true
+	level := slog.LevelError
+	if c.Ready {
+		level = slog.LevelWarn
+	}
+	if s.told {
+		s.wait *= 2
+		l.log.Log(context.Background(), level, "trouble has another reason", "condition", c.Name, "reason", c.Reason, "ready", c.Ready)
+	} else {
+		s.wait = settleFirst
+		s.begin(now)
+		l.log.Log(context.Background(), level, "trouble", "condition", c.Name, "reason", c.Reason, "ready", c.Ready)
+	}
+	s.told, s.cause, s.again = true, c.cause(), now+s.wait
+}
+
+// begin decides how long the end of a condition has to last that starts now.
+func (s *conditionState) begin(now time.Duration) {
 	switch {
 	case !s.ever || now-s.ended > max(flapShort, 2*s.settle):
 		s.settle = 0
 	default:
 		s.settle = min(max(2*s.settle, settleFirst), settleMost)
 	}
-	level := slog.LevelError
-	if c.Ready {
-		level = slog.LevelWarn
-	}
-	l.log.Log(context.Background(), level, "trouble", "condition", c.Name, "reason", c.Reason, "ready", c.Ready)
 }
 
 // gone notes that a condition doesn't hold, and tells when its end has lasted.

@@ -114,3 +114,60 @@ func TestConditionLogWaitsForACause(t *testing.T) {
 		t.Errorf("told %q", lines)
 	}
 }
+
+// TestConditionLogOtherReason: a cause that changes is told, ever more rarely,
+// and what changes only because time goes by is not.
+func TestConditionLogOtherReason(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		cause func(now time.Duration) Condition
+		want  []string // when which reason was told
+	}{
+		{"once", func(now time.Duration) Condition {
+			if now < time.Minute {
+				return Condition{Reason: "no such file"}
+			}
+			return Condition{Reason: "refused"}
+		}, []string{"0s no such file", "1m0s refused"}},
+		{"at once, and for a moment", func(now time.Duration) Condition {
+			if now == 2*time.Second {
+				return Condition{Reason: "refused"}
+			}
+			return Condition{Reason: "no such file"}
+		}, []string{"0s no such file"}},
+		{"all the time", func(now time.Duration) Condition {
+			return Condition{Reason: []string{"a", "b", "c"}[int(now/time.Second)%3]}
+		}, []string{"0s a", "5s c", "15s a", "35s c", "1m15s a", "2m35s c", "5m15s a", "10m35s c", "21m15s a", "42m35s c"}},
+		{"an age", func(now time.Duration) Condition {
+			return Condition{Reason: now.String(), moving: true, why: "refused"}
+		}, []string{"0s 0s"}},
+		{"an age, and then the cause", func(now time.Duration) Condition {
+			why := "refused"
+			if now >= time.Hour {
+				why = "no answer"
+			}
+			return Condition{Reason: why + now.String(), moving: true, why: why}
+		}, []string{"0s refused0s", "1h0m0s no answer1h0m0s"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			log := new(logtest.Buffer)
+			l := newConditionLog(log.Logger())
+			var got []string
+			for now := time.Duration(0); now < 80*time.Minute; now += time.Second {
+				c := tc.cause(now)
+				c.Name = ConditionRelistOld
+				l.look(now, []Condition{c})
+				for _, line := range log.Lines()[len(got):] {
+					got = append(got, fmt.Sprintf("%v %s", now, c.Reason))
+					if want := map[bool]string{true: "trouble", false: `"trouble has another reason"`}[now == 0]; !strings.Contains(line, "level=ERROR msg="+want+" condition=relist_too_old") {
+						t.Errorf("at %v: %s", now, line)
+					}
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(tc.want) {
+				t.Errorf("got  %q\nwant %q", got, tc.want)
+			}
+		})
+	}
+}
