@@ -96,6 +96,10 @@ e2e-long e2e-kubelet:
 	@echo 'real runtime tests cannot run: $(NO_RUNTIMES)' >&2; exit 1
 endif
 
+.PHONY: field-long
+field-long: cc ## The field cases in the size in which they were seen in the field, with figures (15 min)
+	@PLEGD_FIELD_LONG=1 go test -race -count=1 -timeout 60m -parallel 3 -v ./test/field
+
 .PHONY: bench
 bench: ## Benchmarks, six runs for benchstat (BENCH=regexp, PKG=./store)
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count=6 $(PKG)

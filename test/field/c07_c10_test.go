@@ -102,8 +102,9 @@ func TestC07Variation_SandboxThatCannotBeInspected(t *testing.T) {
 // containers, in parallel and with a bound; a restart tells none of them again.
 func TestC09_NodeFullOfDeadContainers(t *testing.T) {
 	t.Parallel()
-	const pods, each, slow = 150, 3, 20 * time.Millisecond
-	f := newField(t, func(s *setup) { s.agent.RelistThreshold = 20 * time.Second })
+	const each = 3
+	pods, slow := size(150, 500), size(20*time.Millisecond, 100*time.Millisecond)
+	f := newField(t)
 	var dead []string
 	for i := range pods {
 		uid := fmt.Sprintf("D%d", i)
@@ -115,12 +116,13 @@ func TestC09_NodeFullOfDeadContainers(t *testing.T) {
 	a := f.sandbox("A", "U1", "10.0.0.5")
 	x := f.container("X", a, "U1", running)
 	f.rule(simruntime.Rule{Method: "ContainerStatus", Delay: slow})
+	f.rule(simruntime.Rule{Method: "PodSandboxStatus", Delay: slow})
 	began := time.Now()
 	f.start()
 	f.ready()
 	f.soon(x, "Started")
 	f.eventually()
-	serial := time.Duration(len(dead)) * slow
+	serial := time.Duration(len(dead)+pods) * slow
 	if stats := f.rt.CallStats("ContainerStatus"); stats.MaxInFlight < 2 || stats.MaxInFlight > 24 {
 		t.Errorf("at most %d inspections at once", stats.MaxInFlight)
 	}

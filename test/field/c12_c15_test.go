@@ -13,7 +13,7 @@ import (
 
 // TestC12_StatusThatHangsOnAndOff: every second ContainerStatus of X answers
 // after three timeouts and ignores cancellation, while events ask for it all the
-// time, some of them for an exec session's id. Scaled from 300 periods to 60.
+// time, some of them for an exec session's id.
 func TestC12_StatusThatHangsOnAndOff(t *testing.T) {
 	t.Parallel()
 	const timeout = 200 * time.Millisecond
@@ -34,7 +34,7 @@ func TestC12_StatusThatHangsOnAndOff(t *testing.T) {
 	stuck := f.rule(simruntime.Rule{Method: "ContainerStatus", ID: x, Every: 2, Delay: 3 * timeout, IgnoreCancel: true})
 	from := len(f.statusCalls(x))
 	before := f.lists()
-	for n := 0; f.lists() < before+60; n++ {
+	for n := 0; f.lists() < before+size(60, 300); n++ {
 		f.event(evStarted, x, a, with()) // says nothing of X, so that it has to be asked for
 		f.event(evStopped, long("e1"), a)
 		if n == 5 {
@@ -169,10 +169,10 @@ func TestC14Variation_RuntimeThatForgetsToTellEvents(t *testing.T) {
 
 // TestC15_RuntimeRestartsAgainAndAgain: short outages with the socket gone cause
 // no pod event and no unreadiness, and trust comes back by itself each time; an
-// outage longer than H is told of and over by itself. 3 outages instead of 20.
+// outage longer than H is told of and over by itself.
 func TestC15_RuntimeRestartsAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	const outages = 3
+	outages := size(3, 20)
 	f := newField(t, func(s *setup) { s.agent.RelistThreshold = 8 * time.Second; s.agent.RelistPeriodMax = 4 * periodP })
 	for i := range 30 {
 		uid := fmt.Sprintf("N%d", i)

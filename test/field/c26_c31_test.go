@@ -138,15 +138,14 @@ func (f *field) flood(ctx context.Context, pods int) (sandboxes, containers []st
 // TestC28_ShutdownAndReconnectUnderLoad: a thousand events a second while the
 // agent is stopped, with a reader that doesn't read and with lists that hang;
 // and streams that end in every way, of which each has to last a second to
-// count as progress: 8 instead of 200. evented's own tests do hundreds in
-// virtual time.
+// count as progress.
 func TestC28_ShutdownAndReconnectUnderLoad(t *testing.T) {
 	t.Parallel()
 	start := func(t *testing.T) (f *field, end func()) {
 		f = newField(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		t.Cleanup(cancel)
-		_, _, done := f.flood(ctx, 50)
+		_, _, done := f.flood(ctx, size(50, 200))
 		f.start()
 		f.streamUp()
 		f.eventually()
@@ -192,13 +191,14 @@ func TestC28_ShutdownAndReconnectUnderLoad(t *testing.T) {
 		t.Parallel()
 		f, end := start(t)
 		f.settled()
-		for n, code := range []codes.Code{codes.Unavailable, codes.OK, codes.Internal, codes.Canceled, codes.Unavailable, codes.OK, codes.Internal, codes.Canceled} {
+		cycles, ways := size(8, 200), []codes.Code{codes.Unavailable, codes.OK, codes.Internal, codes.Canceled}
+		for n := range cycles {
 			time.Sleep(1200 * time.Millisecond) // counts as progress, so that the delays don't grow
-			f.rt.EndStreams(code)
+			f.rt.EndStreams(ways[n%len(ways)])
 			f.until("a new stream", func() bool { return f.g().Status().Stream.Reconnects == uint64(n+1) })
 		}
-		f.logsOf("trouble (stream_down)", 8)
-		f.logsOf("recovered (stream_down)", 8)
+		f.logsOf("trouble (stream_down)", cycles)
+		f.logsOf("recovered (stream_down)", cycles)
 		end()
 		f.finish()
 	})
@@ -247,7 +247,7 @@ func TestC30_OneBadEventOrContainer(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	var sandboxes, containers []string
-	for i := range 50 {
+	for i := range size(50, 100) {
 		uid := fmt.Sprintf("N%d", i)
 		sandboxes = append(sandboxes, f.sandbox("s"+uid, uid, "10.0.1."+fmt.Sprint(i)))
 		containers = append(containers, f.container("c"+uid, sandboxes[i], uid, running))

@@ -198,10 +198,10 @@ func TestC36Variation_NamelessPodsByTheStream(t *testing.T) {
 
 // TestC37_SandboxesWithoutContainers: an empty pod is a pod; a useless second
 // sandbox and then many of them make no container event and no storm of
-// inspections, and leave nothing behind. 100 instead of 300.
+// inspections, and leave nothing behind.
 func TestC37_SandboxesWithoutContainers(t *testing.T) {
 	t.Parallel()
-	const many = 100
+	many := size(100, 300)
 	f := newField(t)
 	a := f.sandbox("A", "U1", "10.0.0.5")
 	f.start()
@@ -220,7 +220,7 @@ func TestC37_SandboxesWithoutContainers(t *testing.T) {
 	for i := range many {
 		uid := fmt.Sprintf("N%d", i)
 		all = append(all, f.sandbox("s"+uid, uid, "", ended))
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(size(10*time.Millisecond, 100*time.Millisecond))
 	}
 	f.quiet()
 	f.queueEmpty()
@@ -281,13 +281,12 @@ func TestC37Variation_EmptySandboxesComeAndGoByTheStream(t *testing.T) {
 }
 
 // TestC40_UnknownComesAndGoes: UNKNOWN is a state as reported, told once in a
-// life; it kills and starts nothing, and 255 comes out in the end. 30 containers
-// for some seconds, instead of 101 for a minute.
+// life; it kills and starts nothing, and 255 comes out in the end.
 func TestC40_UnknownComesAndGoes(t *testing.T) {
 	t.Parallel()
 	f := newField(t, func(s *setup) { s.agent.RelistPeriodMax = periodP })
 	var all []string
-	for i := range 30 {
+	for i := range size(30, 101) {
 		uid := fmt.Sprintf("N%d", i)
 		all = append(all, f.container("c"+uid, f.sandbox("s"+uid, uid, "10.0.1."+fmt.Sprint(i)), uid, running))
 	}
@@ -297,7 +296,7 @@ func TestC40_UnknownComesAndGoes(t *testing.T) {
 	f.soon(x, "Started")
 	f.eventually()
 	f.settled()
-	for n := range 8 {
+	for n := range size(8, 60) {
 		state, name := unknown, "unknown"
 		if n%2 == 1 {
 			state, name = running, "running"

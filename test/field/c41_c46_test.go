@@ -162,8 +162,12 @@ func TestC46_ListsTooLargeForAMessage(t *testing.T) {
 	})
 	a := f.sandbox("A", "U1", "10.0.0.5")
 	x := f.container("X", a, "U1", running)
-	for i := range 100 {
-		f.container(fmt.Sprintf("n%d", i), a, "U1", exited, attempt(uint32(i+1)))
+	for i := range size(1, 40) { // of each pod one at a time is inspected
+		uid := fmt.Sprintf("N%d", i)
+		s := f.sandbox("s"+uid, uid, "", func(s *runtimeapi.PodSandboxStatus) { s.State = sbNotReady })
+		for j := range 100 {
+			f.container(fmt.Sprintf("n%d-%d", i, j), s, uid, exited, attempt(uint32(j)))
+		}
 	}
 	large := f.rule(simruntime.Rule{Method: "ListContainers", Times: 2, Where: func(op simruntime.Op) bool { return op.ID == "" }, Edit: simruntime.PadTo(9 * MiB)})
 	f.start()

@@ -1,6 +1,8 @@
 package field_test
 
 import (
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,7 +28,7 @@ func (c *steppedClock) clock() timestamps.Clock {
 }
 
 // TestC48_WallClockJumps: forward by an hour, from 1970 to today, and with a
-// sleep of 20 s in which no timer fired, scaled from an hour. Ages are
+// sleep in which no timer fired. Ages are
 // monotonic; the sleep counts, and the list that follows it is at once.
 func TestC48_WallClockJumps(t *testing.T) {
 	t.Parallel()
@@ -39,7 +41,7 @@ func TestC48_WallClockJumps(t *testing.T) {
 	}{
 		{"an hour ahead", 0, time.Hour, 0, false},
 		{"out of 1970", -time.Since(time.Unix(1000, 0)), time.Since(time.Unix(1000, 0)), 0, false},
-		{"after a sleep", 0, time.Hour, 20 * time.Second, true},
+		{"after a sleep", 0, time.Hour, size(20*time.Second, time.Hour), true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -221,6 +223,62 @@ func TestC50Variation_PodBeginsAnewWhileTheAgentIsDown(t *testing.T) {
 	f.wants(still, "Created", "Ready")
 	if p := f.podOf("U1"); p.IP != "10.0.0.9" || len(p.Sandboxes) != 1 || len(p.Containers) != 1 {
 		t.Errorf("the pod: %+v", p)
+	}
+	f.finish()
+}
+
+// TestC50Variation_AgentKilledUnderChurn: the agent is a process of its own, and
+// SIGKILL ends it in the midst of pods that come and go, again and again; some
+// go while it is down. All of it is told, each step once, and what was told
+// once is never told under another number.
+func TestC50Variation_AgentKilledUnderChurn(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	var stay, gone [][2]string
+	for n := range size(3, 20) {
+		p := f.startProcess()
+		told := len(f.all())
+		f.until("the agent to be killed", func() bool {
+			s, c := f.pod(fmt.Sprintf("p%d-%d", n, len(stay)+len(gone)))
+			f.must(f.rt.ExitContainer(c, 3, ""))
+			if (len(stay)+len(gone))%2 == 0 {
+				stay = append(stay, [2]string{s, c})
+			} else {
+				gone = append(gone, [2]string{s, c})
+			}
+			return len(f.all()) > told+40
+		})
+		if n%2 == 0 {
+			f.must(f.rt.RemovePodSandbox(gone[len(gone)-1][0])) // on its way to the agent
+		}
+		p.kill()
+		for i := range gone {
+			if err := f.rt.RemovePodSandbox(gone[i][0]); err != nil { // none is an error, as in the CRI
+				t.Error(err)
+			}
+		}
+	}
+	f.start()
+	f.ready()
+	f.settled()
+	f.eventually()
+	for _, ids := range stay {
+		f.wants(ids[1], "Created", "Started", "Died/3")
+		f.wants(ids[0], "Created", "Ready")
+	}
+	known := 0
+	for _, ids := range gone {
+		// Who was gone before the next agent came leaves no code, or no trace.
+		switch got := strings.Join(f.told(ids[1]), " "); got {
+		case "Created Started Died/3 Removed":
+			known++
+		case "", "Created Removed", "Created Started Died/unknown Removed":
+		default:
+			t.Errorf("told of a container that is gone: %s", got)
+		}
+	}
+	if known == 0 {
+		t.Errorf("none of %d deaths was told with its code", len(gone))
 	}
 	f.finish()
 }

@@ -34,6 +34,19 @@
 // lists that have begun in between are counted, with some to spare for one that
 // was under way; where it asks for "not by a relist" there must be none.
 //
+// # Sizes
+//
+// Every run of the tests has the cases in a size that takes seconds. make
+// field-long sets PLEGD_FIELD_LONG=1, and they have the size in which they were
+// seen in the field: size says both where it is used.
+//
+// # Killed agents
+//
+// In most cases a killed agent is one whose state file was copied in the midst
+// of its run (crash): what it does after that is thrown away, and another agent
+// starts from the copy. TestC50Variation_AgentKilledUnderChurn has agents that are
+// processes and really ends them by SIGKILL.
+//
 // # Cases
 //
 // Each test is named after its case, TestC01_... and TestC01Variation_... What a
@@ -65,7 +78,7 @@
 //	C43   numbers outside the enums                 negative, enormous, unknown ids
 //	C46   lists too large for a message             sandboxes, really too large, then streamed
 //	C48   wall clock jumps ahead                    back, and the runtime's alone
-//	C50   changes while the agent is down           killed, pod begun anew, poll only
+//	C50   changes while the agent is down           killed, pod begun anew, poll only; SIGKILL
 //	C52   store is damaged                          again and again; the last two are kept
 //	C54   disk full in the middle of the run        at the start
 //	C56   slow reader of the store                  of the journal

@@ -2,6 +2,8 @@ package field_test
 
 import (
 	"flag"
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -11,6 +13,10 @@ import (
 const parallel = "6"
 
 func TestMain(m *testing.M) {
+	if config := os.Getenv(agentEnv); config != "" {
+		fmt.Fprintln(os.Stderr, beAgent(config))
+		os.Exit(1)
+	}
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

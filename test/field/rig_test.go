@@ -26,9 +26,11 @@ import (
 const (
 	periodP  = 100 * time.Millisecond
 	periodL  = 1600 * time.Millisecond // four doublings of P
-	patience = 60 * time.Second        // for whatever must come; a failure, not a measure
 	stopTime = 5 * time.Second         // G4; the product promises two, on a machine that is idle
 )
+
+// patience is for whatever must come: a failure, not a measure.
+var patience = size(time.Minute, 5*time.Minute)
 
 // field is one case: a simulated runtime on a unix socket, one agent after
 // another on it, and all that they told and showed.
