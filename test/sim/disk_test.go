@@ -1,0 +1,198 @@
+package sim_test
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/store/storetest"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// disk is what holds the state: its faults last over the lives of the agent,
+// and it remembers what was written.
+type disk struct {
+	mu      sync.Mutex
+	broken  error         // each commit fails so, before anything is written
+	mends   bool          // copying the state elsewhere helps
+	renews  bool          // beginning anew helps
+	unsure  int           // so many commits fail after they wrote
+	hung    chan struct{} // commits wait for its end
+	killIn  int           // the agent is killed at this commit from now, 0 never
+	killed  chan<- *life  // told then
+	after   bool          // after it was written
+	trouble []span        // times at which something was wrong
+	written map[timestamps.Position]bool
+	renewed int // times that the journal was lost
+	rescued int
+	failed  int
+	commits int
+}
+
+// span is a time; to is zero while it lasts.
+type span struct{ from, to time.Time }
+
+func newDisk(killed chan<- *life) *disk {
+	return &disk{written: map[timestamps.Position]bool{}, killed: killed}
+}
+
+// fails begins or ends a fault that lasts.
+func (d *disk) fails(err error, mends, renews bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.broken, d.mends, d.renews = err, mends, renews
+	d.note(err != nil)
+}
+
+// note notes that trouble begins or ends.
+func (d *disk) note(begins bool) {
+	n := len(d.trouble)
+	open := n > 0 && d.trouble[n-1].to.IsZero()
+	switch {
+	case begins && !open:
+		d.trouble = append(d.trouble, span{from: time.Now()})
+	case !begins && open:
+		d.trouble[n-1].to = time.Now()
+	}
+}
+
+// hang makes commits wait.
+func (d *disk) hang() (release func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	gate := make(chan struct{})
+	d.hung = gate
+	d.note(true)
+	return sync.OnceFunc(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.hung = nil
+		close(gate)
+		d.note(d.broken != nil)
+	})
+}
+
+// held is the store of one life.
+type held struct {
+	*storetest.Faulty
+	d *disk
+	l *life
+}
+
+func (d *disk) hold(inner store.Store, l *life) *held {
+	h := &held{Faulty: storetest.NewFaulty(inner), d: d, l: l}
+	h.OnRescue(func(cause error) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.broken != nil && !d.mends {
+			return fmt.Errorf("copy: %w", d.broken)
+		}
+		d.broken = nil
+		d.note(false)
+		d.rescued++
+		return nil
+	})
+	h.OnRenew(func(cause error) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.broken != nil && !d.renews {
+			return fmt.Errorf("fresh file: %w", d.broken)
+		}
+		d.broken = nil
+		d.note(false)
+		d.renewed++
+		return nil
+	})
+	return h
+}
+
+// Commit implements [store.Store].
+func (h *held) Commit(b *store.Batch) error {
+	d := h.d
+	d.mu.Lock()
+	gate := d.hung
+	d.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-h.l.gone:
+		}
+	}
+	if h.l.dead.Load() {
+		return store.ErrClosed // nothing gets out of a process that was killed
+	}
+	d.mu.Lock()
+	kill := false
+	if d.killIn > 0 {
+		d.killIn--
+		kill = d.killIn == 0
+	}
+	broken, after := d.broken, d.after
+	unsure := false
+	if broken == nil && d.unsure > 0 {
+		d.unsure--
+		unsure = true
+	}
+	d.mu.Unlock()
+	switch {
+	case kill && !after:
+		h.die()
+		return store.ErrClosed
+	case broken != nil:
+		h.FailBefore(1, broken)
+	case unsure:
+		h.FailAfter(1, store.ErrIO)
+	}
+	err := h.Faulty.Commit(b)
+	d.mu.Lock()
+	d.commits++
+	if err != nil {
+		d.failed++
+	}
+	if err == nil || unsure {
+		for i := range b.Events {
+			d.written[b.Events[i].Position] = true
+		}
+	}
+	d.mu.Unlock()
+	if kill {
+		h.die()
+		return store.ErrClosed
+	}
+	return err
+}
+
+// die is a kill at a commit.
+func (h *held) die() {
+	h.l.die()
+	h.d.killed <- h.l
+}
+
+// Close implements [store.Store].
+func (h *held) Close() error { return h.Faulty.Close() }
+
+// firm says whether what was learnt at a moment of a life must have been
+// written by its end. A disk in trouble is tried again after 10 s at most; a
+// kill within a second of the learning counts as too early.
+func (d *disk) firm(l *life, at time.Time) bool {
+	const retry, window = 11 * time.Second, time.Second
+	if l.ended.IsZero() {
+		return true
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.trouble {
+		to := s.to
+		if to.IsZero() {
+			to = l.ended
+		}
+		if to = to.Add(retry); at.Add(window).After(s.from) && at.Before(to) {
+			at = to
+		}
+	}
+	if !l.killed {
+		return !at.After(l.stopping)
+	}
+	return !at.Add(window).After(l.ended)
+}

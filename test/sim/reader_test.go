@@ -1,0 +1,216 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/store"
+)
+
+// reader follows the journal over all lives of the agent, and checks what it
+// gets: numbers without gaps, and none with two contents.
+type reader struct {
+	w *world
+	pace
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu     sync.Mutex
+	at     *pleg.Position
+	events []told
+	resets int
+}
+
+// told is an event as a reader got it.
+type told struct {
+	read time.Time
+	pleg.Event
+	life *life
+}
+
+// attach lets a reader go on in a new life.
+func (r *reader) attach(l *life) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	if r.at == nil && !r.fromNow {
+		r.at = new(l.g.Position())
+	}
+	sub := r.subscribe(l)
+	r.ended.Go(func() { r.follow(ctx, l, sub) })
+}
+
+func (r *reader) detach() {
+	r.cancel()
+	r.ended.Wait()
+}
+
+// subscribe goes on where the reader was. A position that was lost must be one
+// that may be.
+func (r *reader) subscribe(l *life) *pleg.Subscription {
+	sub, err := l.g.Subscribe(r.at)
+	if errors.Is(err, pleg.ErrExpired) {
+		r.lost(err)
+		sub, err = l.g.Subscribe(r.at)
+	}
+	if err != nil {
+		r.w.fail("reader %s: %v", r.name, err)
+	}
+	return sub
+}
+
+// lost deals with a position that has expired: where it was told from memory
+// and never written, the reader takes back what it got and goes on before it;
+// where the journal was lost, at what is left.
+func (r *reader) lost(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resets++
+	r.w.count("positions lost", 1)
+	gone := 0
+	for n := len(r.events); n > 0 && !r.w.disk.has(r.events[n-1].Position); n-- {
+		r.events = r.events[:n-1]
+		gone++
+	}
+	if gone > 0 && len(r.events) > 0 {
+		r.at = new(r.events[len(r.events)-1].Position)
+		if _, err := r.w.life.g.Subscribe(r.at); err == nil {
+			return
+		}
+	}
+	if r.w.disk.renewals() == 0 && gone == 0 {
+		r.w.fail("reader %s: lost its position without a reason: %v", r.name, err)
+	}
+	r.at = new(r.w.life.g.Oldest())
+}
+
+// follow reads until the life ends.
+func (r *reader) follow(ctx context.Context, l *life, sub *pleg.Subscription) {
+	got := 0
+	for sub != nil {
+		ev, err := sub.Next(ctx)
+		if l.dead.Load() {
+			return
+		}
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, pleg.ErrStopped) {
+				r.w.fail("reader %s: %v", r.name, err)
+			}
+			return
+		}
+		r.take(l, ev)
+		got++
+		if !r.sleep(ctx, r.think) {
+			return
+		}
+		if r.dies > 0 && got%r.dies == 0 {
+			if !r.sleep(ctx, r.away) {
+				return
+			}
+			sub = r.subscribe(l)
+		}
+	}
+}
+
+func (r *reader) sleep(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	case <-r.w.hurry:
+		return true
+	}
+}
+
+// take checks one event.
+func (r *reader) take(l *life, ev *pleg.Event) {
+	r.w.contents.check(r.w, r.name, ev)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at != nil {
+		if why := follows(*r.at, ev); why != "" {
+			r.w.fail("reader %s: after %v: %s", r.name, *r.at, why)
+		}
+	}
+	r.at = new(ev.Position)
+	r.events = append(r.events, told{time.Now(), *ev, l})
+}
+
+// follows says why an event is not the next after a position, "" if it is.
+func follows(at pleg.Position, ev *pleg.Event) string {
+	want := at.Seq + 1
+	switch {
+	case ev.Position.Epoch != at.Epoch:
+		if ev.Position.Seq != 1 {
+			return fmt.Sprintf("a new epoch begins with %v", ev.Position)
+		}
+		return ""
+	case ev.Type == store.SequenceSkipped:
+		if ev.From > want || ev.To+1 != ev.Position.Seq {
+			return fmt.Sprintf("%v says that %d to %d are skipped", ev.Position, ev.From, ev.To)
+		}
+		return ""
+	case ev.Position.Seq != want:
+		return fmt.Sprintf("%v comes, a gap or a repetition", ev.Position)
+	}
+	return ""
+}
+
+// contents is what was told under each position (D2).
+type contents struct {
+	mu sync.Mutex
+	m  map[pleg.Position]pleg.Event
+}
+
+func (c *contents) check(w *world, who string, ev *pleg.Event) {
+	e := *ev
+	e.Volatile = false // says how it came, not what happened
+	c.mu.Lock()
+	was, ok := c.m[e.Position]
+	if c.m == nil {
+		c.m = map[pleg.Position]pleg.Event{}
+	}
+	c.m[e.Position] = e
+	c.mu.Unlock()
+	if ok && !reflect.DeepEqual(was, e) {
+		w.fail("D2: reader %s: %v has two contents: %s", who, e.Position, cmp.Diff(was, e))
+	}
+}
+
+// has says whether an event was written, for all that is known.
+func (d *disk) has(p pleg.Position) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.written[p]
+}
+
+// renewals returns how often the journal was lost.
+func (d *disk) renewals() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.renewed
+}
+
+// in says whether the disk was in trouble at a time, or lately.
+func (d *disk) in(at time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.trouble {
+		if !at.Before(s.from) && (s.to.IsZero() || at.Before(s.to.Add(11*time.Second))) {
+			return true
+		}
+	}
+	return false
+}

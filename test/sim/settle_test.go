@@ -1,0 +1,222 @@
+package sim_test
+
+import (
+	"fmt"
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/oracle"
+	"github.com/plegd/plegd/store"
+)
+
+// bound is the promise of docs/design.md: how long after the last fault and
+// change the cache may differ from the runtime.
+func (w *world) bound() time.Duration {
+	const (
+		reconnect = 10 * time.Second // connecting, a greeting that never comes included
+		disk      = 10 * time.Second // between two tries of a state that could not be written
+		question  = 30 * time.Second // before a call that hung is made again
+		backOff   = 6 * time.Minute  // 5 minutes and a fifth
+	)
+	failed := min(backOff, max(question, w.p.chaos*6/5)) // no question was without an answer for longer
+	return 2*w.p.timeout + reconnect + disk + w.p.most + 2*w.p.base + failed + w.p.timeout
+}
+
+// settle waits until the cache is as the runtime, which has to be within the
+// bound, then for one more relist, and checks everything.
+func (w *world) settle() {
+	if w.p.mode == pleg.ModeEvented && len(w.bad) == 0 {
+		w.rt.EndStreams(codes.Unavailable) // without a periodic relist only a new stream brings one
+	}
+	began := time.Now()
+	for len(w.bad) == 0 {
+		synctest.Wait()
+		w.look()
+		diff := w.differs()
+		if diff == "" {
+			break
+		}
+		if time.Since(began) > w.bound() {
+			w.fail("%v after the last fault: %s", time.Since(began), diff)
+			break
+		}
+		time.Sleep(w.p.base / 4)
+	}
+	took := time.Since(began)
+	w.note("agrees after %v", took)
+	w.most("longest until agreement, ms", int(took.Milliseconds()))
+	if len(w.bad) == 0 {
+		time.Sleep(w.p.most + 2*w.p.base)
+		synctest.Wait()
+		w.look()
+		if diff := w.differs(); diff != "" {
+			w.fail("it agreed, and does no longer: %s", diff)
+		}
+	}
+	var all []told
+	if w.life != nil {
+		w.readersCatchUp()
+		all = w.main.events
+		if len(w.bad) == 0 {
+			w.resumeEverywhere(w.life.g, all)
+		}
+		w.stop()
+	}
+	if len(w.bad) == 0 {
+		w.reopen(all)
+		w.judge(all)
+		w.checkLog()
+	}
+	w.summarise(all)
+}
+
+// differs says in what the agent is not yet as it must become.
+func (w *world) differs() string {
+	if w.life == nil {
+		return "there is no agent"
+	}
+	pods, _ := w.life.g.Pods()
+	if diff := oracle.Disagreement(w.rt.Truth(), pods); diff != "" {
+		return diff
+	}
+	st := w.life.g.Status()
+	if n := len(st.Asks); n > 0 {
+		return fmt.Sprintf("%d questions are open: %+v", n, st.Asks)
+	}
+	if st.Stream.State != "up" && w.p.mode != pleg.ModeGeneric && streams(w.p.profile) {
+		return "the stream is " + st.Stream.State
+	}
+	return ""
+}
+
+// readersCatchUp lets the readers that take their time take none any more.
+func (w *world) readersCatchUp() {
+	close(w.hurry)
+	synctest.Wait()
+	end := w.life.g.Position()
+	for _, r := range append(w.readers, w.main) {
+		r.mu.Lock()
+		if r.at != nil && *r.at != end {
+			w.fail("reader %s never came to the end, %v: it is at %v", r.name, end, *r.at)
+		}
+		r.mu.Unlock()
+	}
+}
+
+// resumeEverywhere reads on from every position that was told under the last
+// epoch: what comes is what came. From each the next two events are read, which
+// is all of it by induction; from some all that follows.
+func (w *world) resumeEverywhere(g *pleg.Generator, all []told) {
+	end, oldest := g.Position(), g.Oldest()
+	all = slices.DeleteFunc(slices.Clone(all), func(ev told) bool {
+		return ev.Position.Epoch != end.Epoch || ev.Position.Seq < oldest.Seq
+	})
+	whole := len(all)/8 + 1
+	for i := range all {
+		n := len(all)
+		if i%whole != 0 {
+			n = min(n, i+3)
+		}
+		sub, err := g.Subscribe(&all[i].Position)
+		if err != nil {
+			w.fail("reading on after %v: %v", all[i].Position, err)
+			return
+		}
+		for j := i + 1; j < n; j++ {
+			ev, err := sub.Next(w.t.Context())
+			if err != nil {
+				w.fail("reading on after %v: %v", all[i].Position, err)
+				return
+			}
+			if ev.Position != all[j].Position {
+				w.fail("reading on after %v: %v comes where %v came before", all[i].Position, ev.Position, all[j].Position)
+				return
+			}
+			if i%whole == 0 {
+				w.contents.check(w, "resumed", ev)
+			}
+		}
+		w.count("positions resumed from", 1)
+	}
+}
+
+// reopen reads what a next agent would find.
+func (w *world) reopen(all []told) {
+	l := &life{n: len(w.lives) + 1, gone: make(chan struct{})}
+	cfg := pleg.Config{Endpoint: "/run/sim.sock", StateDir: w.dir, NodeName: "sim", Clock: w.agentClock(), Logger: w.log.logger(l)}
+	g, err := pleg.New(cfg)
+	if err != nil {
+		w.fail("the state can't be opened: %v", err)
+		return
+	}
+	pods, _ := g.Pods()
+	if diff := oracle.Disagreement(w.rt.Truth(), pods); diff != "" {
+		w.fail("what is stored differs: %s", diff)
+	}
+	w.resumeEverywhere(g, sample(all))
+	w.check(g.Close())
+	w.resumeStored(all)
+}
+
+// sample is the last of all events, and some of those before.
+func sample(all []told) []told {
+	return all[max(0, len(all)-20):]
+}
+
+// resumeStored reads the event after each position from the file.
+func (w *world) resumeStored(all []told) {
+	b, err := store.OpenBoltReadOnly(w.dir)
+	if err != nil {
+		w.fail("the state can't be read: %v", err)
+		return
+	}
+	j := b.Journal()
+	for i := range all {
+		at := all[i].Position
+		if at.Epoch != j.Epoch || at.Seq < j.First || i+1 == len(all) {
+			continue
+		}
+		next, err := b.Events(at.Seq, 1)
+		switch {
+		case err != nil:
+			w.fail("stored after %v: %v", at, err)
+			return
+		case len(next) != 1:
+			w.fail("stored after %v: nothing", at)
+			return
+		}
+		w.contents.check(w, "of the file", &next[0])
+	}
+	w.check(b.Close())
+}
+
+// checkLog: nobody is told the same trouble again and again, and nothing of a
+// panic.
+func (w *world) checkLog() {
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	seen := map[string]int{}
+	for _, line := range w.log.lines {
+		key := attr(line, "msg=") + attr(line, "condition=")
+		seen[key]++
+		if attr(line, "level=") == "ERROR" && attr(line, "condition=") == "" && w.disk.renewals() == 0 {
+			w.fail("logged: %s", line)
+		}
+	}
+	for key, n := range seen {
+		if most := 2 + 2*len(w.lives) + 2*len(w.p.faults); n > most {
+			w.fail("%d times in the log, at most %d may be: %s", n, most, key)
+		}
+	}
+}
+
+// most keeps a maximum for the summary.
+func (w *world) most(what string, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts["max: "+what] = max(w.counts["max: "+what], n)
+}

@@ -1,0 +1,223 @@
+package sim_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/stats"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// rung is a step of a sandbox or container that an answer or event proves.
+type rung int
+
+const (
+	rungCreated rung = 1
+	rungUp      rung = 2 // started, ready
+	rungDown    rung = 3 // exited, not ready
+	rungCode    rung = 4 // exited, with its code
+)
+
+// sighting is one thing that reached the agent.
+type sighting struct {
+	life  *life
+	at    time.Time
+	field bool // a status said so, with its fields, and not just an event's type or a list
+}
+
+// sightings is all that reached the agent, by id and rung: the first of each
+// life, since that is the one that had the longest time to be written.
+type sightings struct {
+	mu  sync.Mutex
+	all map[string]map[rung][]sighting
+}
+
+func (s *sightings) add(id string, r rung, l *life, field bool) {
+	if id == "" || l.dead.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[string]map[rung][]sighting{}
+	}
+	if s.all[id] == nil {
+		s.all[id] = map[rung][]sighting{}
+	}
+	for _, have := range s.all[id][r] {
+		if have.life == l && have.field == field {
+			return
+		}
+	}
+	s.all[id][r] = append(s.all[id][r], sighting{l, time.Now(), field})
+}
+
+// sight sees what reaches the agent in one life: it is the stats handler of its
+// client, so an answer counts once the client has all of it.
+type sight struct {
+	w *world
+	l *life
+
+	mu     sync.Mutex
+	halves map[string][]*runtimeapi.PodSandbox // lists of sandboxes whose containers are still to be listed, by their filter
+}
+
+// call is one call under way.
+type call struct {
+	method string
+	filter string
+	got    []proto.Message
+}
+
+type callKey struct{}
+
+// TagRPC implements [stats.Handler].
+func (s *sight) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	return context.WithValue(ctx, callKey{}, &call{method: info.FullMethodName[strings.LastIndexByte(info.FullMethodName, '/')+1:]})
+}
+
+// HandleRPC implements [stats.Handler].
+func (s *sight) HandleRPC(ctx context.Context, st stats.RPCStats) {
+	c, _ := ctx.Value(callKey{}).(*call)
+	switch st := st.(type) {
+	case *stats.OutPayload:
+		c.filter = filterOf(st.Payload)
+	case *stats.InPayload:
+		m, ok := st.Payload.(proto.Message)
+		switch ev, isEvent := m.(*runtimeapi.ContainerEventResponse); {
+		case isEvent:
+			s.event(ev)
+		case ok:
+			c.got = append(c.got, m)
+		}
+	case *stats.End:
+		if st.Error == nil {
+			s.answer(c)
+		}
+	}
+}
+
+// TagConn implements [stats.Handler].
+func (s *sight) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn implements [stats.Handler].
+func (s *sight) HandleConn(context.Context, stats.ConnStats) {}
+
+// filterOf tells lists apart: one of everything, and those of one pod.
+func filterOf(m any) string {
+	switch m := m.(type) {
+	case interface {
+		GetFilter() *runtimeapi.PodSandboxFilter
+	}:
+		return m.GetFilter().GetId() + m.GetFilter().GetLabelSelector()["io.kubernetes.pod.uid"]
+	case interface {
+		GetFilter() *runtimeapi.ContainerFilter
+	}:
+		return m.GetFilter().GetPodSandboxId() + m.GetFilter().GetLabelSelector()["io.kubernetes.pod.uid"]
+	}
+	return ""
+}
+
+// answer takes a call that succeeded.
+func (s *sight) answer(c *call) {
+	switch c.method {
+	case "ListPodSandbox", "StreamPodSandboxes":
+		var all []*runtimeapi.PodSandbox
+		for _, m := range c.got {
+			switch m := m.(type) {
+			case *runtimeapi.ListPodSandboxResponse:
+				all = append(all, m.Items...)
+			case *runtimeapi.StreamPodSandboxesResponse:
+				all = append(all, m.PodSandboxes...)
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.halves == nil {
+			s.halves = map[string][]*runtimeapi.PodSandbox{}
+		}
+		s.halves[c.filter] = all
+	case "ListContainers", "StreamContainers":
+		// Only both together are a list.
+		s.mu.Lock()
+		sandboxes := s.halves[c.filter]
+		delete(s.halves, c.filter)
+		s.mu.Unlock()
+		for _, sb := range sandboxes {
+			s.sandbox(sb.GetId(), sb.GetState(), false)
+		}
+		for _, m := range c.got {
+			switch m := m.(type) {
+			case *runtimeapi.ListContainersResponse:
+				s.listed(m.Containers)
+			case *runtimeapi.StreamContainersResponse:
+				s.listed(m.Containers)
+			}
+		}
+	default:
+		for _, m := range c.got {
+			switch m := m.(type) {
+			case *runtimeapi.PodSandboxStatusResponse:
+				s.sandbox(m.GetStatus().GetId(), m.GetStatus().GetState(), true)
+			case *runtimeapi.ContainerStatusResponse:
+				s.container(m.GetStatus())
+			}
+		}
+	}
+}
+
+// event takes an event: what its type proves, and its statuses.
+func (s *sight) event(ev *runtimeapi.ContainerEventResponse) {
+	if sb := ev.GetPodSandboxStatus(); sb != nil {
+		s.sandbox(sb.GetId(), sb.GetState(), true)
+	}
+	for _, c := range ev.GetContainersStatuses() {
+		s.container(c)
+	}
+	s.w.seen.add(ev.GetContainerId(), rungCreated, s.l, false)
+	switch ev.GetContainerEventType() {
+	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
+		s.w.seen.add(ev.GetContainerId(), rungUp, s.l, false)
+	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
+		if ev.GetContainerId() != ev.GetPodSandboxStatus().GetId() {
+			s.w.seen.add(ev.GetContainerId(), rungUp, s.l, false)
+		}
+	}
+}
+
+func (s *sight) sandbox(id string, state runtimeapi.PodSandboxState, field bool) {
+	s.w.seen.add(id, rungCreated, s.l, field)
+	if state == runtimeapi.PodSandboxState_SANDBOX_READY {
+		s.w.seen.add(id, rungUp, s.l, field)
+	} else {
+		s.w.seen.add(id, rungDown, s.l, field)
+	}
+}
+
+func (s *sight) listed(all []*runtimeapi.Container) {
+	for _, c := range all {
+		s.w.seen.add(c.GetId(), rungCreated, s.l, false)
+		switch c.GetState() {
+		case runtimeapi.ContainerState_CONTAINER_RUNNING:
+			s.w.seen.add(c.GetId(), rungUp, s.l, false)
+		case runtimeapi.ContainerState_CONTAINER_EXITED:
+			s.w.seen.add(c.GetId(), rungDown, s.l, false)
+		}
+	}
+}
+
+func (s *sight) container(c *runtimeapi.ContainerStatus) {
+	s.w.seen.add(c.GetId(), rungCreated, s.l, true)
+	if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING || c.GetStartedAt() > 0 {
+		s.w.seen.add(c.GetId(), rungUp, s.l, true)
+	}
+	if c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+		s.w.seen.add(c.GetId(), rungDown, s.l, true)
+		if c.GetFinishedAt() > 0 {
+			s.w.seen.add(c.GetId(), rungCode, s.l, true)
+		}
+	}
+}
