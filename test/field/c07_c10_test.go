@@ -98,6 +98,44 @@ func TestC07Variation_SandboxThatCannotBeInspected(t *testing.T) {
 	f.finish()
 }
 
+// TestC07Variation_NeighboursOfCallsThatHang: more calls hang than are made at
+// once. What happens in the same pods and in others is told before any of them
+// has come to its end.
+func TestC07Variation_NeighboursOfCallsThatHang(t *testing.T) {
+	t.Parallel()
+	f := newField(t, func(s *setup) { s.agent.RPCTimeout = patience })
+	f.noStream()
+	var hang, well []string
+	for i := range 12 { // 8 at once is the default
+		uid := fmt.Sprintf("N%d", i)
+		s := f.sandbox("s"+uid, uid, "10.0.1."+fmt.Sprint(i))
+		hang = append(hang, f.container("x"+uid, s, uid, running))
+		well = append(well, f.container("y"+uid, s, uid, running))
+	}
+	hung := f.rule(simruntime.Rule{Method: "ContainerStatus", Where: func(op simruntime.Op) bool { return slices.Contains(hang, op.ID) }, Hang: true})
+	f.start()
+	f.ready()
+	f.until("the calls that hang", func() bool {
+		return !slices.ContainsFunc(hang, func(id string) bool { return len(f.statusCalls(id)) == 0 })
+	})
+	for _, id := range well {
+		f.exits(id, 3)
+	}
+	z := f.container("z", f.sandbox("Z", "U2", "10.0.0.6"), "U2", exited, code(4))
+	f.soon(z, "Died/4")
+	for _, id := range well {
+		f.soon(id, "Died/3")
+	}
+	for _, id := range hang {
+		if calls := f.statusCalls(id); len(calls) != 1 || !calls[0].End.IsZero() {
+			t.Errorf("G7: the neighbours waited for %s: %+v", short(id), calls)
+		}
+	}
+	hung.Remove()
+	f.neverUnready()
+	f.finish()
+}
+
 // TestC09_NodeFullOfDeadContainers: the first relist inspects hundreds of dead
 // containers, in parallel and with a bound; a restart tells none of them again.
 func TestC09_NodeFullOfDeadContainers(t *testing.T) {

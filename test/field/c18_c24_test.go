@@ -91,13 +91,14 @@ func TestC20_StopAndDeleteArriveTwice(t *testing.T) {
 	f.event(evStopped, x, a)
 	f.soon(x, "Died/9")
 	f.event(evStopped, x, a)
+	f.knowCode(x, 0) // told by the emptied copies, and to be ignored: wants below says that it was
+	emptied := containerStatus("X", "U1", exited)
+	emptied.FinishedAt, emptied.StartedAt = 0, 0
+	f.event(evStopped, x, a, with(emptied))
 	f.drop(x)
 	f.event(evDeleted, x, a)
 	f.event(evDeleted, x, a, func(ev *simruntime.Event) { ev.PodSandboxStatus = nil })
 	f.soon(x, "Removed")
-	f.knowCode(x, 0) // told, and to be ignored: wants below says that it was
-	emptied := containerStatus("X", "U1", exited)
-	emptied.FinishedAt, emptied.StartedAt = 0, 0
 	f.event(evStopped, x, a, with(emptied))
 	received := f.g().Status().Stream.Events
 	f.event(evStopped, long("marker"), a, bare)

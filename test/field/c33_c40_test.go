@@ -327,7 +327,8 @@ func TestC40_UnknownComesAndGoes(t *testing.T) {
 
 // TestC40Variation_UnknownFromTheStream: the payloads of events say UNKNOWN, of a
 // container that has only just been created and of one that has exited: neither
-// is started, nor does what is known of an exit go.
+// is started, nor does what is known of an exit go, not even when lists and
+// statuses say the same.
 func TestC40Variation_UnknownFromTheStream(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
@@ -340,7 +341,13 @@ func TestC40Variation_UnknownFromTheStream(t *testing.T) {
 	f.trusted() // an event is never certainly later than what is known: the lists show UNKNOWN
 	f.settled()
 	for range 3 {
+		before := len(f.statusCalls(x))
 		// An UNKNOWN status of containerd has neither code nor end.
+		var ended *runtimeapi.ContainerStatus
+		f.must(f.rt.EditContainer(x, func(c *runtimeapi.ContainerStatus) {
+			ended = clone(c)
+			c.State, c.ExitCode, c.FinishedAt, c.Reason = unknown, 0, 0, ""
+		}))
 		f.must(f.rt.EditContainer(y, func(c *runtimeapi.ContainerStatus) { c.State = unknown }))
 		f.event(evStarted, a, a, func(ev *simruntime.Event) {
 			for _, c := range ev.ContainersStatuses {
@@ -348,7 +355,11 @@ func TestC40Variation_UnknownFromTheStream(t *testing.T) {
 			}
 		})
 		f.until("UNKNOWN to be shown", func() bool { v, _ := f.shown(y); return v.Reported == "unknown" })
+		f.until("a status that says UNKNOWN", func() bool { return len(f.statusCalls(x)) > before })
 		f.must(f.rt.EditContainer(y, func(c *runtimeapi.ContainerStatus) { c.State = created }))
+		f.must(f.rt.EditContainer(x, func(c *runtimeapi.ContainerStatus) {
+			c.State, c.ExitCode, c.FinishedAt, c.Reason = ended.State, ended.ExitCode, ended.FinishedAt, ended.Reason
+		}))
 		f.relists(1)
 		f.until("CREATED to be shown again", func() bool { v, _ := f.shown(y); return v.Reported == "created" })
 	}

@@ -171,7 +171,7 @@ func (f *field) checkExits(events []pleg.Event) {
 		was, ok := known[key]
 		switch {
 		case !ev.ExitKnown:
-			if ok && ev.Type == store.ContainerDied {
+			if ok {
 				f.t.Errorf("G3: a code was known: %s, then %s", describe(was), describe(ev))
 			}
 			continue
