@@ -111,6 +111,9 @@ func (w *world) judgeTold(e *entity) {
 			}
 			continue
 		}
+		if ev.Change == store.ChangeUnknown && w.lied[e.id] > 0 {
+			continue // a wrong answer said so
+		}
 		if ev.Change != "" {
 			w.failOf(e, "%v: %s, and nobody lied", ev.Position, ev.Change)
 			return
@@ -140,78 +143,83 @@ func (w *world) hadCode(e *entity, code int32) bool {
 }
 
 // judgeMissing: what was observable was told. Each transition is one of: told,
-// not observable, lost with a kill.
+// not observable, lost.
 func (w *world) judgeMissing(e *entity) {
-	toldRank := map[int]int{} // rank to index of its event
-	amended := false
+	at := map[int]time.Time{} // when which rank was told first
+	amended := map[string]bool{}
 	code := false
-	for i, ev := range e.events {
-		if r := oracle.Rank(ev.Event); r > 0 {
-			if _, ok := toldRank[r]; !ok {
-				toldRank[r] = i
-			}
+	for _, ev := range e.events {
+		if r := oracle.Rank(ev.Event); r > 0 && at[r].IsZero() {
+			at[r] = ev.read
 		}
-		amended = amended || ev.Change == store.ChangeAmended
+		for _, f := range ev.Changed {
+			amended[f] = true
+		}
 		code = code || ev.ExitKnown
 	}
-	_, known := toldRank[1]
+	known := !at[1].IsZero()
 	for _, tr := range e.happened {
 		t := word(tr)
 		if t == "" {
 			continue // an edit
 		}
 		w.count("transitions", 1)
-		r := oracle.Rank(told{Event: store.Event{Type: t}}.Event)
-		if _, ok := toldRank[r]; ok {
+		r := oracle.Rank(store.Event{Type: t})
+		switch {
+		case !at[r].IsZero():
 			w.count("transitions told", 1)
 			continue
+		case r == 4 && known:
+			w.failOf(e, "its removal was not told")
+			return
 		}
-		if r == 4 {
-			if known {
-				w.failOf(e, "its removal was not told")
-				return
-			}
-			w.count("transitions not observable", 1)
-			continue
-		}
-		firm, any := w.firm(e, rung(r), toldRank, amended)
-		switch {
+		switch firm, any := w.firm(e, rung(r), at, amended); {
 		case firm != "":
 			w.failOf(e, "%s was not told, and %s", t, firm)
 			return
 		case any:
-			w.count("transitions lost with a kill", 1)
+			w.count("transitions seen but lost with a kill or in a disk that hung", 1)
 		default:
 			w.count("transitions not observable", 1)
 		}
 	}
-	if _, died := toldRank[3]; died && e.kind == simruntime.Container && !code {
-		if firm, _ := w.firm(e, rungCode, map[int]int{}, false); firm != "" {
-			w.failOf(e, "its code was not told, and %s", firm)
-		}
+	if e.kind == simruntime.Sandbox {
+		return
 	}
-	_, started := toldRank[2]
-	_, died := toldRank[3]
-	_, removed := toldRank[4]
-	if e.kind == simruntime.Container && removed && started && !died {
+	if firm, _ := w.firm(e, rungCode, at, amended); firm != "" && known && !code {
+		w.failOf(e, "its code was not told, and %s", firm)
+	}
+	if !at[4].IsZero() && !at[2].IsZero() && at[3].IsZero() {
 		w.failOf(e, "started and removed, but not died")
 	}
 }
 
 // firm says why a step had to be told, "" if nothing demands it. any: something
-// was seen of it, but too shortly before a kill.
-func (w *world) firm(e *entity, r rung, toldRank map[int]int, amended bool) (why string, any bool) {
+// was seen of it, but not for long enough.
+func (w *world) firm(e *entity, r rung, at map[int]time.Time, amended map[string]bool) (why string, any bool) {
 	for _, s := range w.seen.all[e.id][r] {
 		any = true
-		if !w.disk.firm(s.life, s.at) {
+		if !w.disk.firm(s) || overtaken(e, r, s, at, amended) {
 			continue
 		}
-		if i, ok := toldRank[4]; ok && !s.at.Before(e.events[i].read) && (!s.field || amended || e.kind == simruntime.Sandbox) {
-			continue // a tombstone: only what a status says is amended
-		}
-		return fmt.Sprintf("the agent was told at %.6f in life %d (status %v)", s.at.Sub(w.began).Seconds(), s.life.n, s.field), true
+		return fmt.Sprintf("the agent saw it at %.6f in life %d by a %s", s.at.Sub(w.began).Seconds(), s.life.n, s.by), true
 	}
 	return "", any
+}
+
+// overtaken says whether a step was seen when a later one was told already:
+// then there is only an amendment, of the fields that a status said (O9).
+func overtaken(e *entity, r rung, s sighting, at map[int]time.Time, amended map[string]bool) bool {
+	for later := min(int(r), 3) + 1; later <= 4; later++ {
+		if at[later].IsZero() || s.at.Before(at[later]) {
+			continue
+		}
+		if s.by != byStatus || e.kind == simruntime.Sandbox {
+			return true
+		}
+		return amended[map[rung]string{rungUp: store.FieldStartedAt, rungDown: store.FieldFinishedAt, rungCode: store.FieldExitCode}[r]]
+	}
+	return false
 }
 
 // failOf notes a violation about one entity, with its whole story.
@@ -227,7 +235,7 @@ func (w *world) failOf(e *entity, format string, args ...any) {
 	}
 	for r := rungCreated; r <= rungCode; r++ {
 		for _, s := range w.seen.all[e.id][r] {
-			fmt.Fprintf(&b, "\n\tseen     %10.6f rung %d in life %d, status %v", s.at.Sub(w.began).Seconds(), r, s.life.n, s.field)
+			fmt.Fprintf(&b, "\n\tseen     %10.6f rung %d in life %d by a %s", s.at.Sub(w.began).Seconds(), r, s.life.n, s.by)
 		}
 	}
 	if n := w.lied[e.id]; n > 0 {

@@ -97,8 +97,11 @@ func (w *world) differs() string {
 func (w *world) readersCatchUp() {
 	close(w.hurry)
 	synctest.Wait()
-	end := w.life.g.Position()
-	for _, r := range append(w.readers, w.main) {
+	if end := w.life.g.Position(); end.Seq > 0 && end != *w.main.at {
+		w.fail("reader main is at %v, the end is %v", *w.main.at, end)
+	}
+	end := *w.main.at // an epoch that has no event yet has no end either
+	for _, r := range w.readers {
 		r.mu.Lock()
 		if r.at != nil && *r.at != end {
 			w.fail("reader %s never came to the end, %v: it is at %v", r.name, end, *r.at)

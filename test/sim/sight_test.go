@@ -21,11 +21,20 @@ const (
 	rungCode    rung = 4 // exited, with its code
 )
 
+// source is what proved a rung.
+type source string
+
+const (
+	byList   source = "list"
+	byType   source = "type of an event"
+	byStatus source = "status" // of a call, or in an event
+)
+
 // sighting is one thing that reached the agent.
 type sighting struct {
-	life  *life
-	at    time.Time
-	field bool // a status said so, with its fields, and not just an event's type or a list
+	life *life
+	at   time.Time
+	by   source
 }
 
 // sightings is all that reached the agent, by id and rung: the first of each
@@ -35,7 +44,7 @@ type sightings struct {
 	all map[string]map[rung][]sighting
 }
 
-func (s *sightings) add(id string, r rung, l *life, field bool) {
+func (s *sightings) add(id string, r rung, l *life, by source) {
 	if id == "" || l.dead.Load() {
 		return
 	}
@@ -48,11 +57,11 @@ func (s *sightings) add(id string, r rung, l *life, field bool) {
 		s.all[id] = map[rung][]sighting{}
 	}
 	for _, have := range s.all[id][r] {
-		if have.life == l && have.field == field {
+		if have.life == l && have.by == by {
 			return
 		}
 	}
-	s.all[id][r] = append(s.all[id][r], sighting{l, time.Now(), field})
+	s.all[id][r] = append(s.all[id][r], sighting{l, time.Now(), by})
 }
 
 // sight sees what reaches the agent in one life: it is the stats handler of its
@@ -147,7 +156,7 @@ func (s *sight) answer(c *call) {
 		delete(s.halves, c.filter)
 		s.mu.Unlock()
 		for _, sb := range sandboxes {
-			s.sandbox(sb.GetId(), sb.GetState(), false)
+			s.sandbox(sb.GetId(), sb.GetState(), byList)
 		}
 		for _, m := range c.got {
 			switch m := m.(type) {
@@ -161,7 +170,7 @@ func (s *sight) answer(c *call) {
 		for _, m := range c.got {
 			switch m := m.(type) {
 			case *runtimeapi.PodSandboxStatusResponse:
-				s.sandbox(m.GetStatus().GetId(), m.GetStatus().GetState(), true)
+				s.sandbox(m.GetStatus().GetId(), m.GetStatus().GetState(), byStatus)
 			case *runtimeapi.ContainerStatusResponse:
 				s.container(m.GetStatus())
 			}
@@ -172,52 +181,52 @@ func (s *sight) answer(c *call) {
 // event takes an event: what its type proves, and its statuses.
 func (s *sight) event(ev *runtimeapi.ContainerEventResponse) {
 	if sb := ev.GetPodSandboxStatus(); sb != nil {
-		s.sandbox(sb.GetId(), sb.GetState(), true)
+		s.sandbox(sb.GetId(), sb.GetState(), byStatus)
 	}
 	for _, c := range ev.GetContainersStatuses() {
 		s.container(c)
 	}
-	s.w.seen.add(ev.GetContainerId(), rungCreated, s.l, false)
+	s.w.seen.add(ev.GetContainerId(), rungCreated, s.l, byType)
 	switch ev.GetContainerEventType() {
 	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		s.w.seen.add(ev.GetContainerId(), rungUp, s.l, false)
+		s.w.seen.add(ev.GetContainerId(), rungUp, s.l, byType)
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
 		if ev.GetContainerId() != ev.GetPodSandboxStatus().GetId() {
-			s.w.seen.add(ev.GetContainerId(), rungUp, s.l, false)
+			s.w.seen.add(ev.GetContainerId(), rungUp, s.l, byType)
 		}
 	}
 }
 
-func (s *sight) sandbox(id string, state runtimeapi.PodSandboxState, field bool) {
-	s.w.seen.add(id, rungCreated, s.l, field)
+func (s *sight) sandbox(id string, state runtimeapi.PodSandboxState, by source) {
+	s.w.seen.add(id, rungCreated, s.l, by)
 	if state == runtimeapi.PodSandboxState_SANDBOX_READY {
-		s.w.seen.add(id, rungUp, s.l, field)
+		s.w.seen.add(id, rungUp, s.l, by)
 	} else {
-		s.w.seen.add(id, rungDown, s.l, field)
+		s.w.seen.add(id, rungDown, s.l, by)
 	}
 }
 
 func (s *sight) listed(all []*runtimeapi.Container) {
 	for _, c := range all {
-		s.w.seen.add(c.GetId(), rungCreated, s.l, false)
+		s.w.seen.add(c.GetId(), rungCreated, s.l, byList)
 		switch c.GetState() {
 		case runtimeapi.ContainerState_CONTAINER_RUNNING:
-			s.w.seen.add(c.GetId(), rungUp, s.l, false)
+			s.w.seen.add(c.GetId(), rungUp, s.l, byList)
 		case runtimeapi.ContainerState_CONTAINER_EXITED:
-			s.w.seen.add(c.GetId(), rungDown, s.l, false)
+			s.w.seen.add(c.GetId(), rungDown, s.l, byList)
 		}
 	}
 }
 
 func (s *sight) container(c *runtimeapi.ContainerStatus) {
-	s.w.seen.add(c.GetId(), rungCreated, s.l, true)
+	s.w.seen.add(c.GetId(), rungCreated, s.l, byStatus)
 	if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING || c.GetStartedAt() > 0 {
-		s.w.seen.add(c.GetId(), rungUp, s.l, true)
+		s.w.seen.add(c.GetId(), rungUp, s.l, byStatus)
 	}
 	if c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
-		s.w.seen.add(c.GetId(), rungDown, s.l, true)
+		s.w.seen.add(c.GetId(), rungDown, s.l, byStatus)
 		if c.GetFinishedAt() > 0 {
-			s.w.seen.add(c.GetId(), rungCode, s.l, true)
+			s.w.seen.add(c.GetId(), rungCode, s.l, byStatus)
 		}
 	}
 }

@@ -207,10 +207,11 @@ func (w *world) look() {
 // calm ends all faults.
 func (w *world) calm() {
 	w.todo = nil
-	for _, end := range w.endings {
+	for len(w.endings) > 0 { // an end may begin something else
+		end := w.endings[0]
+		w.endings = w.endings[1:]
 		end()
 	}
-	w.endings = nil
 	w.disk.quiet()
 	if w.life == nil && len(w.bad) == 0 {
 		w.start()
