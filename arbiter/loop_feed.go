@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -154,7 +155,12 @@ func (f *feed) oldest() timestamps.Position {
 		return prev
 	}
 	from := max(j.First, 1) - 1
-	if events, err := f.store.Events(from, 1); err == nil && len(events) == 1 && events[0].Type == store.SequenceSkipped {
+	switch events, err := f.store.Events(from, 1); {
+	case errors.Is(err, store.ErrExpired):
+		// A commit that failed for its caller was written all the same and has
+		// dropped more than the store tells. What this run has told is in memory.
+		return prev
+	case err == nil && len(events) == 1 && events[0].Type == store.SequenceSkipped:
 		from = events[0].From - 1 // in between are numbers that hold nothing
 	}
 	return timestamps.Position{Epoch: j.Epoch, Seq: from}

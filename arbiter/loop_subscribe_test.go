@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/store/storetest"
 	"github.com/plegd/plegd/timestamps"
 )
 
@@ -280,5 +281,32 @@ func TestLoopCloseEndsReaders(t *testing.T) {
 		if _, err := l.PodNewer(t.Context(), "u"); !errors.Is(err, ErrStopped) {
 			t.Errorf("pod: %v", err)
 		}
+	})
+}
+
+// TestLoopOldestCanBeReadFrom: while commits fail for the loop and are written all
+// the same, they drop what the retention wants dropped. The oldest position is
+// then one that memory can go on from, and not what the store last told (D2, D3).
+func TestLoopOldestCanBeReadFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := store.NewMemory(storetest.Runtime, store.Retention{Entries: 3})
+		d := drive(t, m)
+		d.tell("s1", "s2")
+		d.sync(ready("s1"), ready("s2"))
+		d.stop()
+		d = drive(t, m.Reopen())
+		d.sync(ready("s1"), ready("s2"))
+		d.faulty.FailAfter(-1, store.ErrFull)
+		d.tell("s3", "s4")
+		d.sync(ready("s1"), ready("s2"), ready("s3"), ready("s4"))
+		oldest := d.Oldest()
+		sub, err := d.Subscribe(&oldest)
+		if err != nil {
+			t.Fatalf("from the oldest position: %v", err)
+		}
+		if told := d.rest(sub); len(told) < 4 || gapless(t, told) != 0 {
+			t.Errorf("after %v comes %+v", oldest, told)
+		}
+		d.crash()
 	})
 }

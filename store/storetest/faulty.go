@@ -205,14 +205,15 @@ func (f *Faulty) Events(after uint64, limit int) ([]store.Event, error) {
 	if shown.Entries == 0 || after >= shown.Last {
 		return nil, nil
 	}
+	// As in a file: a commit that failed and was written may have ended the epoch.
+	if f.inner.Journal().Epoch != shown.Epoch {
+		return nil, fmt.Errorf("journal after %d: %w: epoch %s has ended", after, store.ErrExpired, shown.Epoch)
+	}
 	events, err := f.inner.Events(after, limit)
 	if err != nil {
 		return nil, err
 	}
 	for i, e := range events {
-		if e.Position.Epoch != shown.Epoch {
-			return nil, fmt.Errorf("journal after %d: %w: epoch %s has ended", after, store.ErrExpired, shown.Epoch)
-		}
 		if e.Position.Seq > shown.Last {
 			return events[:i], nil
 		}
