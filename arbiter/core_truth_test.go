@@ -9,34 +9,6 @@ import (
 	"github.com/plegd/plegd/store"
 )
 
-// truth is the dumb model: what sandboxes and containers there are, and no
-// more. A runtime that tells the truth answers from it.
-type truth struct {
-	things map[string]thing
-	made   int // how many ids were given out
-	room   int // for how many things more than a few
-}
-
-// thing is one sandbox or container as it really is.
-type thing struct {
-	kind      store.Kind
-	id        string
-	sandbox   string
-	pod       string
-	attempt   uint32
-	state     store.State // created (containers only), up, down
-	createdAt int64
-	startedAt int64
-	exit      store.Exit
-	ip        string
-}
-
-// transition is a real change, of which the runtime sends an event.
-type transition struct {
-	kind EventKind
-	id   string
-}
-
 // status is the full answer about a thing.
 func (x thing) status() *Item {
 	it := x.listed()
@@ -66,17 +38,6 @@ func criOf(k store.Kind, s store.State) int32 {
 		return int32(s - store.StateUp)
 	}
 	return int32(s - store.StateCreated)
-}
-
-// all returns the things of one kind, of one sandbox if that is given.
-func (w *truth) all(k store.Kind, sandbox string) []thing {
-	var list []thing
-	for _, id := range sortedKeys(w.things) {
-		if x := w.things[id]; x.kind == k && (sandbox == "" || x.sandbox == sandbox) {
-			list = append(list, x)
-		}
-	}
-	return list
 }
 
 // change makes one real transition, chosen by chance, and returns what the
@@ -109,56 +70,6 @@ func (w *truth) change(t *rapid.T, now int64) []transition {
 func (w *truth) id(prefix string) string {
 	w.made++
 	return fmt.Sprintf("%s%d", prefix, w.made)
-}
-
-// advance takes a thing one state further.
-func (w *truth) advance(x thing, now int64, how int) []transition {
-	switch {
-	case how == 0 && x.state != store.StateUp || x.state == store.StateDown:
-		return w.remove(x, how)
-	case x.kind == store.KindSandbox:
-		x.state, x.ip = store.StateDown, ""
-		w.things[x.id] = x
-		return []transition{{EventStopped, x.id}}
-	case x.state == store.StateCreated && how == 1: // the start fails: no event
-		x.state = store.StateDown
-		x.exit = store.Exit{Code: 128, FinishedAt: now, Reason: "StartError"}
-		w.things[x.id] = x
-		return nil
-	case x.state == store.StateCreated:
-		x.state, x.startedAt = store.StateUp, now
-		w.things[x.id] = x
-		return []transition{{EventStarted, x.id}}
-	default:
-		x.state = store.StateDown
-		x.exit = store.Exit{Code: int32(how), FinishedAt: now, Reason: "Error"}
-		w.things[x.id] = x
-		return []transition{{EventStopped, x.id}}
-	}
-}
-
-// remove takes a thing away; with a sandbox sometimes its containers, of which
-// some runtimes then say nothing.
-func (w *truth) remove(x thing, how int) []transition {
-	delete(w.things, x.id)
-	told := []transition{{EventDeleted, x.id}}
-	if x.kind == store.KindSandbox {
-		for _, c := range w.all(store.KindContainer, x.id) {
-			if how%2 == 0 {
-				delete(w.things, c.id)
-			}
-		}
-	}
-	return told
-}
-
-// snapshot is what a call that is answered now would say.
-func (w *truth) snapshot() *truth {
-	d := &truth{things: make(map[string]thing, len(w.things)), made: w.made, room: w.room}
-	for id, x := range w.things {
-		d.things[id] = x
-	}
-	return d
 }
 
 // event is the message that the runtime sends about a transition, with the
