@@ -24,6 +24,9 @@ NO_RUNTIMES := $(shell test/e2e/runtimes/install.sh --check)
 
 BENCH    ?= .
 FUZZTIME ?= 20s
+SEEDS    ?= 2000
+FROM     ?= 0
+TO       ?= $(shell echo $$(($(FROM) + $(SEEDS) - 1)))
 PKG      ?= ./...
 ARGS     ?=
 
@@ -65,11 +68,27 @@ tidy: # Says what is not tidy and changes nothing; `go mod tidy` in the folder m
 unit: cc ## Unit tests under the race detector
 	@go test -race $$(go list $(PKG) | grep -v -e /test/e2e$$ -e /test/policy$$ -e /test/field$$)
 	@go test -race ./test/field # by itself: its runtimes answer within 200 ms or count as hung
+	@$(MAKE) --no-print-directory sim SEEDS=200 FROM=0
 	@go test -run '^TestScale' . # what it bounds is memory, which the race detector multiplies
 	@unshare --mount true 2>/dev/null || { \
 		printf '\n*** SKIPPED the tests of full and read-only disks (store): no right to mount a tmpfs ***\n' >&2; \
 		[ '$(CI)' != true ]; \
 	}
+
+# The simulation: a test binary, and a command that runs it on all processors.
+SIM := $(CURDIR)/.cache/sim
+
+.PHONY: sim sim-campaign sim-binaries
+sim: sim-binaries ## The whole agent in virtual time, SEEDS=2000 of them from FROM=0 on; FROM=n TO=n is one seed again
+	@$(SIM)/campaign -bin $(SIM)/sim.test -dir $(SIM)/last -from $(FROM) -to $(TO)
+
+sim-campaign: sim-binaries ## The same for many seeds, FROM= to TO=: goes on where it was stopped
+	@$(SIM)/campaign -bin $(SIM)/sim.test -dir $(SIM)/long -from $(FROM) -to $(TO) -resume
+
+sim-binaries:
+	@mkdir -p $(SIM)
+	@go test -c -trimpath -o $(SIM)/sim.test ./test/sim
+	@$(GOBUILD) -o $(SIM)/campaign ./test/sim/campaign
 
 # The tests on real runtimes, with the binary and the runtimes that make has built.
 E2E := PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDIR)/bin/plegd go test -count=1 -parallel 3

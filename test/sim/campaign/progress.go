@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// seeds is a range of them, both ends included.
+type seeds struct{ From, To uint64 }
+
+// chunk is one line of the progress file: what a process found.
+type chunk struct {
+	From       uint64            `json:"from"`
+	To         uint64            `json:"to"`
+	Counts     map[string]int    `json:"counts"`
+	Violations map[string]string `json:"violations"` // by seed
+	Build      string            `json:"build"`
+	Seconds    float64           `json:"seconds"`
+}
+
+// progress is what is done of a campaign. It is written chunk by chunk.
+type progress struct {
+	build string
+
+	mu   sync.Mutex
+	file *os.File
+	done map[seeds]chunk
+}
+
+// openProgress opens a progress file. Lines of another binary, and with resume
+// unset all lines, count for nothing.
+func openProgress(path, build string, resume bool) (*progress, error) {
+	p := &progress{build: build, done: map[seeds]chunk{}}
+	if resume {
+		if err := p.load(path); err != nil {
+			return nil, err
+		}
+	} else if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var err error
+	p.file, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	return p, err
+}
+
+func (p *progress) load(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var c chunk
+		if json.Unmarshal(lines.Bytes(), &c) == nil && c.Build == p.build { // the last line may be cut short
+			p.done[seeds{c.From, c.To}] = c
+		}
+	}
+	return lines.Err()
+}
+
+func (p *progress) close() { _ = p.file.Close() }
+
+func (p *progress) has(s seeds) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.done[s]
+	return ok
+}
+
+// add keeps what a process has summarised.
+func (p *progress) add(line []byte, took time.Duration) error {
+	var c chunk
+	if err := json.Unmarshal(line, &c); err != nil {
+		return fmt.Errorf("summary: %w", err)
+	}
+	return p.keep(c, took)
+}
+
+var running = regexp.MustCompile(`=== RUN +TestSim/([0-9]+)`)
+
+// died keeps that a process ended without a summary, in the seed that it was at.
+func (p *progress) died(s seeds, out []byte, took time.Duration) error {
+	seed := fmt.Sprint(s.From, " to ", s.To)
+	if all := running.FindAllSubmatch(out, -1); len(all) > 0 {
+		seed = string(all[len(all)-1][1])
+	}
+	c := chunk{From: s.From, To: s.To, Counts: map[string]int{"violations": 1}, Violations: map[string]string{seed: "the process died"}}
+	return p.keep(c, took)
+}
+
+func (p *progress) keep(c chunk, took time.Duration) error {
+	c.Build, c.Seconds = p.build, took.Seconds()
+	line, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done[seeds{c.From, c.To}] = c
+	_, err = p.file.Write(append(line, '\n'))
+	return err
+}
+
+// report prints what the whole range came to. It fails if there is a violation,
+// or if the campaign was stopped.
+func (p *progress) report(w io.Writer, o options, took time.Duration, stopped error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	total := map[string]int{}
+	var violations []string
+	seconds := 0.0
+	for s, c := range p.done {
+		if s.From < o.from || s.To > o.to {
+			continue
+		}
+		seconds += c.Seconds
+		for k, n := range c.Counts {
+			if strings.HasPrefix(k, "max: ") {
+				total[k] = max(total[k], n)
+			} else {
+				total[k] += n
+			}
+		}
+		for seed, v := range c.Violations {
+			violations = append(violations, fmt.Sprintf("seed %s: %s\n  reproduce: make sim FROM=%s TO=%s", seed, v, seed, seed))
+		}
+	}
+	total["virtual hours"] = total["virtual seconds"] / 3600
+	delete(total, "virtual seconds")
+	for _, k := range slices.Sorted(maps.Keys(total)) {
+		_, _ = fmt.Fprintf(w, "%12d  %s\n", total[k], k)
+	}
+	_, _ = fmt.Fprintf(w, "seeds %d to %d, build %s: %v here, %.0f s of processes in all\n", o.from, o.to, o.build, took.Round(time.Second), seconds)
+	slices.Sort(violations)
+	for _, v := range violations {
+		_, _ = fmt.Fprintln(w, v)
+	}
+	switch {
+	case stopped != nil:
+		return fmt.Errorf("stopped, the same command goes on: %w", stopped)
+	case len(violations) > 0:
+		return fmt.Errorf("%d seeds with violations", len(violations))
+	}
+	return nil
+}
