@@ -336,9 +336,8 @@ func (f *field) quiet() {
 	f.t.Helper()
 	f.resume()
 	before := f.lists()
-	f.agree()
-	if n := f.lists() - before; n > 4 {
-		f.t.Errorf("G2: it took %d lists until the cache was as the runtime", n)
+	if n := f.agree() - before; n > 4 {
+		f.t.Errorf("G2: after %d lists the cache was not as the runtime", n)
 	}
 }
 
@@ -350,15 +349,17 @@ func (f *field) eventually() {
 	f.agree()
 }
 
-// agree waits until cache and runtime do.
-func (f *field) agree() {
+// agree waits until cache and runtime do, and returns how many lists had begun
+// when they were last seen not to: comparing takes time, in which lists go on.
+func (f *field) agree() (lists int) {
 	f.t.Helper()
 	for end := time.Now().Add(patience); ; {
-		began := time.Now()
+		began, begun := time.Now(), f.lists()
 		diff := f.disagreement()
 		if diff == "" {
-			return
+			return lists
 		}
+		lists = begun
 		if time.Now().After(end) {
 			f.t.Fatalf("G2: the cache differs from the runtime (-runtime +cache):\n%s", diff)
 		}
