@@ -6,22 +6,22 @@ import (
 	"strings"
 
 	pleg "github.com/plegd/plegd"
-	"github.com/plegd/plegd/internal/oracle"
+	"github.com/plegd/plegd/internal/oracletest"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/store"
 )
 
 // view is what can be said of a sandbox or container from both sides.
-type view = oracle.View
+type view = oracletest.View
 
 // truth is the runtime's side of G2.
-func (f *field) truth() map[string]view { return oracle.Truth(f.rt.Truth()) }
+func (f *field) truth() map[string]view { return oracletest.Truth(f.rt.Truth()) }
 
 // cached is the agent's side of G2.
-func cached(pods []pleg.Pod) map[string]view { return oracle.Shown(pods) }
+func cached(pods []pleg.Pod) map[string]view { return oracletest.Shown(pods) }
 
 // nameless is the key of the pod of a sandbox to which nobody gave a UID.
-func nameless(sandbox string) string { return oracle.Nameless(sandbox) }
+func nameless(sandbox string) string { return oracletest.Nameless(sandbox) }
 
 // disagreement compares cache and runtime; "" if they agree.
 func (f *field) disagreement() string {
@@ -29,7 +29,7 @@ func (f *field) disagreement() string {
 	return f.disagrees(pods)
 }
 
-func (f *field) disagrees(pods []pleg.Pod) string { return oracle.Disagreement(f.rt.Truth(), pods) }
+func (f *field) disagrees(pods []pleg.Pod) string { return oracletest.Disagreement(f.rt.Truth(), pods) }
 
 // told returns what was told of an entity, in order and over all lives, as
 // words: Created, Started, Died/3, Died/unknown, Removed; Ready, NotReady;

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plegd/plegd/internal/oracle"
+	"github.com/plegd/plegd/internal/oracletest"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/store"
 )
@@ -83,7 +83,7 @@ func (w *world) judgeOrder(e *entity) {
 	life, rank := uint32(0), 0
 	epoch := ""
 	for _, ev := range e.events {
-		r := oracle.Rank(ev.Event)
+		r := oracletest.Rank(ev.Event)
 		switch {
 		case ev.Change == store.ChangeRegressed:
 			life, rank = ev.Incarnation, 0
@@ -149,7 +149,7 @@ func (w *world) judgeMissing(e *entity) {
 	amended := map[string]bool{}
 	code := false
 	for _, ev := range e.events {
-		if r := oracle.Rank(ev.Event); r > 0 && at[r].IsZero() {
+		if r := oracletest.Rank(ev.Event); r > 0 && at[r].IsZero() {
 			at[r] = ev.read
 		}
 		for _, f := range ev.Changed {
@@ -164,7 +164,7 @@ func (w *world) judgeMissing(e *entity) {
 			continue // an edit
 		}
 		w.count("transitions", 1)
-		r := oracle.Rank(store.Event{Type: t})
+		r := oracletest.Rank(store.Event{Type: t})
 		switch {
 		case !at[r].IsZero():
 			w.count("transitions told", 1)

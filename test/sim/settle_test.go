@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	pleg "github.com/plegd/plegd"
-	"github.com/plegd/plegd/internal/oracle"
+	"github.com/plegd/plegd/internal/oracletest"
 	"github.com/plegd/plegd/store"
 )
 
@@ -80,7 +80,7 @@ func (w *world) differs() string {
 		return "there is no agent"
 	}
 	pods, _ := w.life.g.Pods()
-	if diff := oracle.Disagreement(w.rt.Truth(), pods); diff != "" {
+	if diff := oracletest.Disagreement(w.rt.Truth(), pods); diff != "" {
 		return diff
 	}
 	st := w.life.g.Status()
@@ -157,7 +157,7 @@ func (w *world) reopen(all []told) {
 		return
 	}
 	pods, _ := g.Pods()
-	if diff := oracle.Disagreement(w.rt.Truth(), pods); diff != "" {
+	if diff := oracletest.Disagreement(w.rt.Truth(), pods); diff != "" {
 		w.fail("what is stored differs: %s", diff)
 	}
 	w.resumeEverywhere(g, sample(all))

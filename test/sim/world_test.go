@@ -17,7 +17,7 @@ import (
 
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/plegd/plegd/internal/oracle"
+	"github.com/plegd/plegd/internal/oracletest"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
 	"github.com/plegd/plegd/internal/sysclock"
@@ -374,4 +374,4 @@ func (p *recreated) step() error {
 	}
 }
 
-func short(id string) string { return oracle.Short(id) }
+func short(id string) string { return oracletest.Short(id) }

@@ -141,12 +141,11 @@ func (p *progress) report(w io.Writer, o options, took time.Duration, stopped er
 			violations = append(violations, fmt.Sprintf("seed %s: %s\n  reproduce: make sim FROM=%s TO=%s", seed, v, seed, seed))
 		}
 	}
-	total["virtual hours"] = total["virtual seconds"] / 3600
-	delete(total, "virtual seconds")
 	for _, k := range slices.Sorted(maps.Keys(total)) {
 		_, _ = fmt.Fprintf(w, "%12d  %s\n", total[k], k)
 	}
-	_, _ = fmt.Fprintf(w, "seeds %d to %d, build %s: %v here, %.0f s of processes in all\n", o.from, o.to, o.build, took.Round(time.Second), seconds)
+	_, _ = fmt.Fprintf(w, "seeds %d to %d, build %s: %.1f virtual hours in %v, %.0f s of processes in all\n",
+		o.from, o.to, o.build, float64(total["virtual seconds"])/3600, took.Round(time.Second), seconds)
 	slices.Sort(violations)
 	for _, v := range violations {
 		_, _ = fmt.Fprintln(w, v)

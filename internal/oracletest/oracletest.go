@@ -1,6 +1,6 @@
-// Package oracle compares, for tests, what an agent shows and tells with what a
+// Package oracletest compares, for tests, what an agent shows and tells with what a
 // simulated runtime really did.
-package oracle
+package oracletest
 
 import (
 	"fmt"
