@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
 )
 
 // Digest returns a number that is equal for equal states and, but for chance,
@@ -14,24 +15,12 @@ func (c *Core) Digest() uint64 {
 	if !c.digesting {
 		c.startDigest()
 	}
-	h := newDigest()
-	h.num(c.sum, uint64(c.horizon.Tick), uint64(c.horizon.Wall), uint64(c.stream), uint64(c.upSince), uint64(c.doubtful),
-		uint64(c.distrust), c.lists, uint64(c.lastList.Tick), uint64(c.lastList.Wall), uint64(c.prevList),
-		uint64(c.listWanted), uint64(c.listFails), flags(c.wasUp, c.connected))
-	h.num(uint64(c.lastEvent), uint64(c.learning.sent)<<32|uint64(c.learning.learnt)<<1|flags(c.identity.known))
-	for _, n := range c.learning.missed {
-		h.num(uint64(n))
-	}
-	h.text(c.identity.name, c.identity.version)
 	var rest uint64
 	for _, a := range c.asks {
 		rest += digestAsk(&a)
 	}
 	for k, o := range c.out {
-		d := newDigest()
-		d.num(1, uint64(k.Kind), uint64(o.attempt)<<1|flags(o.unknown), uint64(o.notBefore))
-		d.text(k.ID)
-		rest += d.h
+		rest += digestOutstanding(k, o)
 	}
 	for id, m := range c.missing {
 		d := newDigest()
@@ -46,13 +35,38 @@ func (c *Core) Digest() uint64 {
 		rest += d.h
 	}
 	for id, tick := range c.revive {
-		d := newDigest()
-		d.num(3, uint64(tick))
-		d.text(id)
-		rest += d.h
+		rest += digestRevival(id, tick)
 	}
-	h.num(rest)
+	return c.digestOf(c.sum, rest)
+}
+
+// digestOf mixes what a core has once with the sums of what it has many of.
+func (c *Core) digestOf(entities, rest uint64) uint64 {
+	h := newDigest()
+	h.num(entities, rest, uint64(c.horizon.Tick), uint64(c.horizon.Wall), uint64(c.stream), uint64(c.upSince), uint64(c.doubtful),
+		uint64(c.distrust), c.lists, uint64(c.lastList.Tick), uint64(c.lastList.Wall), uint64(c.prevList),
+		uint64(c.listWanted), uint64(c.listFails), flags(c.wasUp, c.connected), uint64(c.clock.Drift()),
+		uint64(c.limits.BasePeriod), uint64(c.lastEvent),
+		uint64(c.learning.sent)<<32|uint64(c.learning.learnt)<<1|flags(c.identity.known))
+	for _, n := range c.learning.missed {
+		h.num(uint64(n))
+	}
+	h.text(c.identity.name, c.identity.version)
 	return h.h
+}
+
+func digestOutstanding(k ActionKey, o outstanding) uint64 {
+	d := newDigest()
+	d.num(1, uint64(k.Kind), uint64(o.attempt)<<1|flags(o.unknown), uint64(o.notBefore))
+	d.text(k.ID)
+	return d.h
+}
+
+func digestRevival(id string, first timestamps.Tick) uint64 {
+	d := newDigest()
+	d.num(3, uint64(first))
+	d.text(id)
+	return d.h
 }
 
 // startDigest sums what there is. Entities may be shared with clones, so they

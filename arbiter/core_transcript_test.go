@@ -29,7 +29,7 @@ import (
 //	send list | half list | answer list
 //	                                  the same in parts: sent; sandboxes answered and containers sent; answered.
 //	                                  Likewise look, pod and status; `send list as=b` tells two apart
-//	fail list|look S|pod UID
+//	fail list|look S|pod UID          likewise; what was sent before fails
 //	request UID                       a reader wants a pod looked at
 //	wait D                            time passes; the core is woken if it asked for that
 //	clock-step D                      the wall clock is set
@@ -175,10 +175,7 @@ func (tr *transcript) run(d *datadriven.TestData) (string, error) {
 	case "answer":
 		return tr.answerCall(d, w)
 	case "fail":
-		tr.sendCall(w)
-		delete(tr.open, tr.sent[callName(w)].Sent.Tick)
-		in := &ListFailed{Scope: scopeOf(w), At: tr.stamp(), Err: "failed"}
-		return tr.print(tr.step(in)), nil
+		return tr.failList(w), nil
 	case "wait":
 		return tr.wait(w.at(0))
 	case "clock-step":
@@ -316,6 +313,21 @@ func (tr *transcript) answerCall(d *datadriven.TestData, w words) (string, error
 	return tr.print(tr.step(&ListSeen{
 		Scope: scopeOf(w), Sandboxes: sandboxes, Containers: containers, SandboxCall: *first, ContainerCall: *second,
 	})), nil
+}
+
+// failList ends a list without an answer: one that was sent, or one sent now.
+func (tr *transcript) failList(w words) string {
+	name := callName(w)
+	if tr.sent[name] == nil {
+		tr.sendCall(w)
+	}
+	delete(tr.open, tr.sent[name].Sent.Tick)
+	if second := tr.half[name]; second != nil {
+		delete(tr.open, second.Sent.Tick)
+	}
+	delete(tr.sent, name)
+	delete(tr.half, name)
+	return tr.print(tr.step(&ListFailed{Scope: scopeOf(w), At: tr.stamp(), Err: "failed"}))
 }
 
 func (tr *transcript) answerStatus(d *datadriven.TestData, w words, call *Call) (string, error) {

@@ -29,3 +29,8 @@ func (d *StepDetector) Observe(wall, mono int64) (step int64) {
 	}
 	return 0
 }
+
+// Drift returns how far, in ns, the wall clock is ahead of monotonic time at
+// the present base. It changes with each step and else never; it is 0 before
+// the first observation.
+func (d *StepDetector) Drift() int64 { return subClamped(d.wall, d.mono) }

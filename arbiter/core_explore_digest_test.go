@@ -1,0 +1,323 @@
+package arbiter
+
+import (
+	"slices"
+
+	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
+)
+
+// naming gives the ticks and times in a state other names, so that states from
+// which the same can happen have the same digest.
+//
+// A tick of the past is compared with three kinds of others only: with those
+// of the future, which are all later; with those of calls in flight, of which
+// it gets as its name how many are earlier; and with a few others of the past,
+// in pairs: a DELETED and an absence with what was known of the entity (they
+// stand or count for nothing ever after), the sandboxes of one pod and the
+// tombstones by age, which get their rank. So a name says all that can matter,
+// and names of what follows depend on names alone. Times are compared with
+// bounds of a second and more, while all actions of a run together take less;
+// events' times, in order, with the last list's, the horizon's and those of
+// lists in flight and tombstones, of which they get one bit each.
+type naming struct {
+	n     *node
+	crash bool              // it matters what a crash would leave
+	calls []timestamps.Tick // of calls in flight, in order
+	first []timestamps.Tick // when sandboxes were first seen
+}
+
+// tick is the name of a tick of the past.
+func (x *naming) tick(t timestamps.Tick) timestamps.Tick {
+	if t == 0 {
+		return 0
+	}
+	name := timestamps.Tick(1)
+	for _, c := range x.calls {
+		if c < t {
+			name++
+		}
+	}
+	return name
+}
+
+func some[T comparable](t T) uint64 {
+	var zero T
+	if t == zero {
+		return 0
+	}
+	return 1
+}
+
+// age is how long ago it was, as far as a bound can tell; 0 never.
+func age(now, then int64) int64 {
+	if then == 0 {
+		return 0
+	}
+	return 1 + min(now-then, 3600*second)/second
+}
+
+// hours is how far a wall time is from the present one.
+func hours(now, wall int64) int64 {
+	if wall == 0 {
+		return 0
+	}
+	const hour = 3600 * second
+	return (wall - now + 1<<10*hour + hour/2) / hour
+}
+
+// digest is equal for states from which the same can happen.
+func (x *naming) digest(w *smallWorld, n *node) uint64 {
+	x.n, x.calls = n, x.calls[:0]
+	x.crash = n.may(faultCrash) || n.holding
+	for i := range n.calls {
+		f := &n.calls[i]
+		x.calls = append(x.calls, f.first.Sent.Tick)
+		if f.half {
+			x.calls = append(x.calls, f.first.Answered.Tick, f.second.Sent.Tick)
+		}
+	}
+	slices.Sort(x.calls)
+	h := newDigest()
+	h.num(x.core(n.core), x.agent(w), x.flights(w))
+	used := n.used
+	if n.left == 0 {
+		used = 0 // whatever did come, nothing will
+	}
+	var lies uint64
+	for i := range n.seen.lies {
+		lies = lies<<2 | uint64(min(n.seen.lies[i], 2))
+	}
+	h.num(uint64(n.truly), uint64(n.left)<<32|uint64(used)<<2|flags(n.holding), lies,
+		uint64(n.seen.exit)<<16|uint64(n.seen.listed)<<8|uint64(n.seen.begun), uint64(age(n.mono, n.doubted)))
+	if x.crash {
+		h.num(uint64(age(n.running, n.mem.running)))
+	}
+	if n.holding {
+		h.num(uint64(n.kept.begun), x.disk(&n.disk, n.running))
+	}
+	return h.h
+}
+
+// core is the digest of the core under other names. What decides no more than
+// misses, and what an event says of its source and time, is left out.
+func (x *naming) core(c *Core) uint64 {
+	k := *c
+	var entities, rest uint64
+	x.first = x.first[:0]
+	for _, e := range c.ents {
+		x.found(&e.rec)
+	}
+	for _, t := range c.tombs {
+		x.found(t)
+	}
+	for _, e := range c.ents {
+		entities += x.entity(e)
+	}
+	for i, id := range c.tombOrder {
+		d := newDigest()
+		d.num(uint64(i), x.tombstone(c.tombs[id]))
+		entities += d.h
+	}
+	for _, a := range c.asks {
+		a.Since = x.tick(a.Since)
+		rest += digestAsk(&a)
+	}
+	for key, o := range c.out {
+		if key.Kind == ActList {
+			continue // a full list may be sent at any time
+		}
+		if o.notBefore != 0 {
+			o.notBefore = 1 + max(0, o.notBefore-x.n.mono+3600*second)/second
+		}
+		rest += digestOutstanding(key, o)
+	}
+	for id, first := range c.revive {
+		rest += digestRevival(id, x.tick(first))
+	}
+	k.horizon = store.Horizon{Tick: x.tick(c.horizon.Tick), Wall: hours(x.n.wall, c.horizon.Wall)}
+	k.doubtful = max(0, c.doubtful-x.n.mono) / second
+	k.distrust = x.tick(c.distrust)
+	k.lastList = timestamps.Stamp{Tick: x.tick(c.lastList.Tick), Wall: hours(x.n.wall, c.lastList.Wall)}
+	k.lists = some(c.lists)
+	k.upSince, k.prevList, k.listWanted, k.lastEvent, k.learning = 0, 0, 0, 0, learning{}
+	k.clock = timestamps.StepDetector{}
+	rest += uint64(stepAhead(x.n, c)) * digestFactor
+	return k.digestOf(entities, rest)
+}
+
+// stepAhead tells the steps of the wall clock that the core is still to notice;
+// 0 as long as it has not looked at the clock.
+func stepAhead(n *node, c *Core) int64 {
+	drift := c.clock.Drift()
+	if drift == 0 {
+		return 0
+	}
+	return 1<<20 - hours(n.wall-n.mono, drift)
+}
+
+func (x *naming) entity(e *entity) uint64 {
+	k := *e
+	k.rec = x.record(&e.rec)
+	k.deleted = 0
+	if e.deletedStands() {
+		k.deleted = x.tick(e.deleted)
+	}
+	k.absent = witness{}
+	if e.absentStands() {
+		k.absent = witness{sent: x.tick(e.absent.sent), answered: x.tick(e.absent.answered), mono: age(x.n.mono, e.absent.mono), weak: e.absent.weak}
+	}
+	k.lowered = x.tick(e.lowered)
+	k.listed, k.heard = 0, 0
+	clear(k.claimAt[:])
+	clear(k.via[:])
+	d := newDigest()
+	d.num(digestEntity(&k))
+	if x.crash && e.pub != nil { // evidence that moved since is lost
+		d.num(some(e.pub.Evidence.Reported.Span.From), some(e.pub.Known))
+	}
+	return d.h
+}
+
+// record is the record under other names. Of evidence that a group has only
+// one value in a small world, nothing but that there is some can matter.
+func (x *naming) record(r *store.Record) store.Record {
+	k := *r
+	k.FirstSeen = x.rank(r)
+	k.Known = x.tick(r.Known)
+	k.LoweredAt = age(x.n.running, r.LoweredAt)
+	k.Removed = x.tick(r.Removed)
+	k.RemovedAt = age(x.n.running, r.RemovedAt)
+	k.Evidence = store.Evidences{Reported: r.Evidence.Reported}
+	k.Evidence.Reported.Span = timestamps.Span{From: x.tick(r.Evidence.Reported.Span.From), To: x.tick(r.Evidence.Reported.Span.To)}
+	k.Evidence.Rest.Full = !r.Evidence.Rest.Span.IsZero()
+	return k
+}
+
+// rank tells which of the sandboxes was seen first.
+func (x *naming) rank(r *store.Record) timestamps.Tick {
+	if r.Kind != store.KindSandbox {
+		return 0
+	}
+	rank := timestamps.Tick(1)
+	for _, t := range x.first {
+		if t < r.FirstSeen {
+			rank++
+		}
+	}
+	return rank
+}
+
+// found notes when a sandbox was first seen.
+func (x *naming) found(r *store.Record) {
+	if r.Kind == store.KindSandbox {
+		x.first = append(x.first, r.FirstSeen)
+	}
+}
+
+func (x *naming) tombstone(t *store.Record) uint64 {
+	k := x.record(t)
+	k.Known = 0 // what revives it is known later
+	return digestTombstone(&k)
+}
+
+// agent is the digest of what readers were told and of what is to be asked.
+func (x *naming) agent(w *smallWorld) uint64 {
+	d := newDigest()
+	for i := range w.things {
+		told := x.n.mem.told[store.Key{Kind: w.things[i].kind, ID: w.things[i].id}]
+		d.num(uint64(told.incarnation)<<8 | uint64(told.state))
+	}
+	for _, q := range x.n.due {
+		d.num(uint64(q.key.Kind), uint64(max(0, q.notBefore-x.n.mono)/second))
+		d.text(q.key.ID)
+	}
+	return d.h
+}
+
+// flights is the digest of calls and events on their way.
+func (x *naming) flights(w *smallWorld) uint64 {
+	n, d := x.n, newDigest()
+	for i := range n.calls {
+		f := &n.calls[i]
+		d.num(uint64(f.key.Kind)<<8|flags(f.half), uint64(x.tick(f.first.Sent.Tick)), uint64(x.tick(f.second.Sent.Tick)), uint64(x.tick(f.first.Answered.Tick)),
+			uint64(f.boxes.v&w.mask(store.KindSandbox, ""))<<16|uint64(f.boxes.slot)<<8|uint64(f.boxes.what), uint64(f.before),
+			uint64(hours(n.wall, f.first.Sent.Wall)), uint64(age(n.mono, f.first.Sent.Mono)), uint64(age(n.mono, f.second.Sent.Mono)))
+		d.text(f.key.ID)
+		x.during(&d, &f.during)
+	}
+	for i := range n.events {
+		e := &n.events[i]
+		d.num(1<<32|uint64(e.kind)<<8|uint64(e.slot), x.order(e), uint64(hours(n.wall, e.at)))
+		x.during(&d, &e.during)
+	}
+	return d.h
+}
+
+func (x *naming) during(d *digest, s *versions) {
+	d.num(uint64(s.n))
+	for _, v := range s.v[:s.n] {
+		d.num(uint64(v))
+	}
+}
+
+// order is how an event's time compares with the others that it can be
+// compared with.
+func (x *naming) order(e *notice) uint64 {
+	c := x.n.core
+	order := flags(e.at > c.lastList.Wall, e.at > c.horizon.Wall)
+	for i := range x.n.calls {
+		if f := &x.n.calls[i]; f.key.Kind == ActList {
+			order = order<<1 | flags(e.at > f.first.Sent.Wall)
+		}
+	}
+	for _, id := range c.tombOrder {
+		order = order<<1 | flags(e.at > x.n.wall-(x.n.running-c.tombs[id].RemovedAt))
+	}
+	return order
+}
+
+// disk is the digest of what a crash leaves. All its ticks are in the past of
+// all that comes then.
+func (x *naming) disk(disk *disk, running int64) uint64 {
+	calls := x.calls
+	x.calls, x.first = nil, x.first[:0]
+	defer func() { x.calls = calls }()
+	var sum uint64
+	for _, r := range disk.records {
+		x.found(r)
+	}
+	for _, t := range disk.tombs {
+		x.found(t)
+	}
+	for _, r := range disk.records {
+		k := x.record(r)
+		d := newDigest()
+		d.record(&k)
+		sum += d.h
+	}
+	for _, t := range disk.tombs {
+		d := newDigest()
+		d.num(x.tombstone(t))
+		var before uint64
+		for _, o := range disk.tombs {
+			before += flags(o.Removed < t.Removed)
+		}
+		d.num(before)
+		sum += d.h
+	}
+	for _, a := range disk.asks {
+		k := *a
+		k.Since = x.tick(a.Since)
+		sum += digestAsk(&k)
+	}
+	for key, told := range disk.told {
+		d := newDigest()
+		d.num(uint64(key.Kind), uint64(told.incarnation)<<8|uint64(told.state))
+		d.text(key.ID)
+		sum += d.h
+	}
+	d := newDigest()
+	d.num(sum, some(disk.horizon.Tick), uint64(hours(x.n.wall, disk.horizon.Wall)), uint64(age(running, disk.running)))
+	return d.h
+}
