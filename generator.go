@@ -61,6 +61,7 @@ type Generator struct {
 	admitted cri.Peer         // whose stream may be opened; the watcher's own
 	began    time.Duration    // when New was called, by the monotonic clock
 	ran      atomic.Bool      // or closed without running
+	ending   atomic.Int32     // an Ending
 	metrics  *metrics.Metrics // once registered
 
 	judged    chan struct{} // closed when the first try to subscribe has come to something

@@ -65,13 +65,40 @@ func (g *Generator) Run(ctx context.Context) error {
 		}
 	})
 	sourcesErr := g.waitSources(ctxSources, sources)
+	g.ending.Store(int32(EndingWrites))
 	stopLoop()
 	<-loopDone
+	if loopErr == nil {
+		g.ending.Store(int32(EndingCloses))
+	}
 	if errors.Is(sourcesErr, errLoopEnded) {
 		sourcesErr = nil // loopErr says why
 	}
 	return errors.Join(sourcesErr, loopErr, g.release())
 }
+
+// Ending is how far the end of Run has come.
+type Ending int32
+
+// The steps of an end, in their order.
+const (
+	NotEnding    Ending = iota // Run was not asked to end, or not called
+	EndingCalls                // waits for calls to the runtime and the stream
+	EndingWrites               // waits for what is new to be written
+	EndingCloses               // all is written; lets go of the connection and of the state
+)
+
+// String says what is waited for.
+func (e Ending) String() string {
+	return map[Ending]string{
+		NotEnding: "nothing", EndingCalls: "calls to the runtime to end", EndingWrites: "the state to be written",
+		EndingCloses: "the state file to be closed",
+	}[e]
+}
+
+// Ending returns how far the end of Run has come, for whoever finds that it
+// takes too long. What a failed write leaves behind stays EndingWrites.
+func (g *Generator) Ending() Ending { return Ending(g.ending.Load()) }
 
 // onceKnown runs a source once the arbiter knows who answers at the endpoint. The
 // state of one runtime must not be touched by the lists of another, and the
@@ -117,6 +144,7 @@ func (g *Generator) waitSources(ctx context.Context, sources *errgroup.Group) er
 		return err
 	case <-ctx.Done():
 	}
+	g.ending.Store(int32(EndingCalls))
 	timer := g.cfg.Clock.NewTimer(sourceGrace)
 	defer timer.Stop()
 	select {

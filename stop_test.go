@@ -157,3 +157,32 @@ func TestRunFailsWithoutAFirstWrite(t *testing.T) {
 		t.Errorf("a reader gets %v", err)
 	}
 }
+
+// TestEndingSaysWhatIsWaitedFor: calls to the runtime first, then the disk, and
+// once all is written nothing that matters.
+func TestEndingSaysWhatIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	rt, path := simtest.Start(t, simruntime.Config{})
+	var faulty *storetest.Faulty
+	cfg := pleg.WithStore(pleg.Config{Endpoint: path, StateDir: t.TempDir(), RelistPeriod: 20 * time.Millisecond},
+		func(s store.Store) store.Store { faulty = storetest.NewFaulty(s); return faulty })
+	a := startAgent(t, cfg, nil)
+	a.streamUp()
+	a.settle()
+	if e := a.g.Ending(); e != pleg.NotEnding {
+		t.Errorf("while it runs: %v", e)
+	}
+	release := faulty.Hold()
+	pod(t, rt, "b") // there is something to write
+	simtest.Rule(t, rt, simruntime.Rule{Hang: true, IgnoreCancel: true})
+	before := rt.CallStats("").Started
+	waitFor(t, "a call that hangs", func() bool { return rt.CallStats("").Started > before })
+	a.cancel()
+	waitFor(t, "calls to be waited for", func() bool { return a.g.Ending() == pleg.EndingCalls })
+	waitFor(t, "the disk to be waited for", func() bool { return a.g.Ending() == pleg.EndingWrites })
+	release()
+	must(t, <-a.done)
+	if e := a.g.Ending(); e != pleg.EndingCloses || e.String() != "the state file to be closed" {
+		t.Errorf("at the end: %v", e)
+	}
+}

@@ -37,6 +37,8 @@ type agent struct {
 
 	mu        sync.Mutex
 	generator *pleg.Generator // nil until there is an endpoint
+	ran       bool            // the generator has ended
+	failed    error           // and how
 	waiting   string          // why there is none
 }
 
@@ -64,7 +66,7 @@ func (a *agent) run(ctx context.Context) error {
 	a.log.Info("plegd starts", "version", thisBuild().Version, "mode", a.o.mode, "state_dir", a.o.stateDir)
 	ctx, a.stop = context.WithCancel(ctx)
 	defer a.stop()
-	ended := stopInTime(ctx, a.log)
+	ended := stopInTime(ctx, a.log, a.rest)
 	defer ended()
 	quiet := signsOfLife(a.o, a.getenv, func() bool { return a.health().Live }, func() {
 		a.log.Error("the supervisor of --watchdog is gone, ending")
@@ -127,7 +129,7 @@ func (a *agent) generate(ctx context.Context) error {
 		gen = a.current()
 	}
 	if a.o.output == outputNone {
-		return gen.Run(ctx)
+		return a.runGenerator(ctx, gen)
 	}
 	// Subscribing comes before running, so that nothing of this run is missed.
 	sub, err := gen.Subscribe(a.o.since)
@@ -149,7 +151,7 @@ func (a *agent) runWithOutput(ctx context.Context, gen *pleg.Generator, sub *ple
 	gone := watchReader(ctx, a.out, a.stop)
 	defer gone()
 
-	err := gen.Run(ctx)
+	err := a.runGenerator(ctx, gen)
 	select {
 	case perr := <-printed:
 		return errors.Join(err, a.readerError(perr))
@@ -157,6 +159,32 @@ func (a *agent) runWithOutput(ctx context.Context, gen *pleg.Generator, sub *ple
 		// A write to a pipe that nobody reads can't be called off; the
 		// goroutine goes with the process.
 		return err
+	}
+}
+
+// runGenerator runs the generator and keeps how it ended, for rest.
+func (a *agent) runGenerator(ctx context.Context, gen *pleg.Generator) error {
+	err := gen.Run(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ran, a.failed = true, err
+	return err
+}
+
+// rest says what an end that takes too long waits for, and the code that fits:
+// none but success if nothing is left to be written.
+func (a *agent) rest() (waits string, code int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.generator == nil:
+		return "what it began with to be opened", exitOK
+	case a.ran:
+		return "readers of stdout and of the API", exitCode(a.failed)
+	case a.generator.Ending() == pleg.EndingCloses:
+		return a.generator.Ending().String(), exitOK
+	default:
+		return a.generator.Ending().String(), exitFailure
 	}
 }
 

@@ -43,9 +43,14 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(childEnv) {
 	case "plegd":
 		main()
-	case "stop in time":
+	case "stop in time", "stop in time, all written":
 		ctx, cancel := context.WithCancel(context.Background())
-		stopInTime(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		stopInTime(ctx, slog.New(slog.NewTextHandler(os.Stderr, nil)), func() (string, int) {
+			if os.Getenv(childEnv) == "stop in time" {
+				return "the disk", exitFailure
+			}
+			return "the readers", exitOK
+		})
 		cancel()
 		select {} // as if the disk were hung
 	case "stubborn":

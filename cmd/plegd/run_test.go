@@ -276,12 +276,48 @@ func TestUnsupportedStream(t *testing.T) {
 	}
 }
 
-// A disk that hangs doesn't hold up the end.
-func TestStopInTimeOnAHungDisk(t *testing.T) {
+// What hangs doesn't hold up the end, whose line says what it was. The code is
+// that of a failure only if something may not be written.
+func TestStopInTime(t *testing.T) {
 	t.Parallel()
-	c := startAs(t, childConfig{mode: "stop in time"})
-	if code := c.code(stopLimit); code != exitFailure || !strings.Contains(c.stderr.String(), "stop takes too long") {
-		t.Errorf("code %d: %s", code, c.stderr)
+	for _, tc := range []struct {
+		mode, want string
+		code       int
+	}{
+		{"stop in time", "level=ERROR msg=\"stop takes too long, ending as in a crash; what is new may not be written\" after=2.5s waits_for=\"the disk\"", exitFailure},
+		{"stop in time, all written", "level=WARN msg=\"stop takes too long, ending without what is left; all is written\" after=2.5s waits_for=\"the readers\"", exitOK},
+	} {
+		t.Run(tc.mode, func(t *testing.T) {
+			t.Parallel()
+			c := startAs(t, childConfig{mode: tc.mode})
+			if code := c.code(patience); code != tc.code || !strings.Contains(c.stderr.String(), tc.want) {
+				t.Errorf("code %d: %s", code, c.stderr)
+			}
+		})
+	}
+}
+
+// What is waited for when an end takes too long.
+func TestRestOfAnEnd(t *testing.T) {
+	t.Parallel()
+	gen, err := pleg.New(pleg.Config{Endpoint: "/nowhere.sock"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = gen.Close() }()
+	for _, tc := range []struct {
+		name string
+		a    *agent
+		code int
+	}{
+		{"nothing was opened yet", &agent{}, exitOK},
+		{"the generator goes on", &agent{generator: gen}, exitFailure},
+		{"the generator has ended", &agent{generator: gen, ran: true}, exitOK},
+		{"it could not write", &agent{generator: gen, ran: true, failed: fmt.Errorf("x: %w", store.ErrFull)}, exitUnwritable},
+	} {
+		if waits, code := tc.a.rest(); code != tc.code || waits == "" {
+			t.Errorf("%s: %q, code %d, want %d", tc.name, waits, code, tc.code)
+		}
 	}
 }
 

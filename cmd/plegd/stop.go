@@ -52,14 +52,15 @@ func stopOnSignal(parent context.Context) (ctx context.Context, stop func()) {
 }
 
 // stopTimeout: the agent promises to end within 3 s in any state. A runtime
-// that hangs is given up after one; only a disk that doesn't answer takes
-// longer than this.
+// that hangs is given up after one; what takes longer than this is a disk that
+// doesn't answer, or a machine that has no time for the agent.
 const stopTimeout = 2500 * time.Millisecond
 
 // stopInTime ends the process stopTimeout after ctx has ended, unless ended is
 // called before. What was published is durable; what wasn't is found out again
-// by the next start, as after a crash.
-func stopInTime(ctx context.Context, log *slog.Logger) (ended func()) {
+// by the next start, as after a crash. rest says what is waited for then, and
+// with which code the process is to end.
+func stopInTime(ctx context.Context, log *slog.Logger, rest func() (waits string, code int)) (ended func()) {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(stopTimeout)
@@ -69,9 +70,14 @@ func stopInTime(ctx context.Context, log *slog.Logger) (ended func()) {
 			return
 		case <-timer.C:
 		}
-		log.Error("stop takes too long, ending as in a crash; is the disk of the state hung?", "after", stopTimeout)
+		waits, code := rest()
+		if code == exitOK {
+			log.Warn("stop takes too long, ending without what is left; all is written", "after", stopTimeout, "waits_for", waits)
+		} else {
+			log.Error("stop takes too long, ending as in a crash; what is new may not be written", "after", stopTimeout, "waits_for", waits)
+		}
 		time.Sleep(lastWords)
-		os.Exit(exitFailure)
+		os.Exit(code)
 	})
 	return func() {
 		stop()
