@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -183,6 +185,35 @@ func TestLoopNumbersSurviveAnEmptiedJournal(t *testing.T) {
 		_, err := d.Subscribe(&timestamps.Position{Epoch: at.Epoch, Seq: 5})
 		if !errors.As(err, &expired) || expired.Oldest != d.Oldest() {
 			t.Errorf("a reader far behind gets %v", err)
+		}
+		d.stop()
+	})
+}
+
+// TestLoopRunningTimeGoesOn: the time that retention and tombstones count is the agent's own running time,
+// over all its runs and without the time between them; and each event says in which boot it was seen (T4).
+func TestLoopRunningTimeGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memory()
+		d := drive(t, m)
+		d.sync()
+		time.Sleep(time.Hour)
+		d.tell("s1")
+		d.sync(ready("s1"))
+		d.stop()
+		time.Sleep(24 * time.Hour) // it doesn't run
+		d = drive(t, m.Reopen(), func(c *Config) { c.BootID = "another" })
+		d.sync(ready("s1"))
+		time.Sleep(time.Minute)
+		d.tell("s2")
+		d.sync(ready("s1"), ready("s2"))
+		all := d.after(d.beginning())
+		if len(all) != 4 || all[0].BootID != "boot" || all[3].BootID != "another" {
+			t.Fatalf("told %+v", all)
+		}
+		between := time.Duration(all[3].Running - all[0].Running)
+		if between < time.Minute || between > time.Minute+time.Second {
+			t.Errorf("between the events the agent ran for %v, want a minute", between)
 		}
 		d.stop()
 	})
