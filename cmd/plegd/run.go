@@ -75,7 +75,7 @@ func newRun(std streams) *cobra.Command {
 			if err := o.complete(cmd.Flags(), std.getenv); err != nil {
 				return err
 			}
-			if o.watchdog > 0 && std.getenv(pipeEnv) == "" {
+			if _, ok := supervised(std.getenv); o.watchdog > 0 && !ok {
 				return supervise(o.watchdog, os.Args[1:])
 			}
 			ctx, stop := stopOnSignal(cmd.Context())
@@ -228,10 +228,11 @@ func checkListen(address string) error {
 
 // checkWatchdog says what is wrong with a watchdog.
 func checkWatchdog(limit time.Duration, getenv func(string) string) error {
+	_, ok := supervised(getenv)
 	switch {
 	case limit < minWatchdog:
 		return usagef("--watchdog %v: must be at least %v", limit, minWatchdog)
-	case getenv(notifyEnv) != "" && getenv(pipeEnv) == "":
+	case getenv(notifyEnv) != "" && !ok:
 		return usagef("--watchdog %v: systemd watches this process (%s is set) and would not know its child; use WatchdogSec= in the unit instead", limit, notifyEnv)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,7 +24,8 @@ import (
 // it sends the same sign over a pipe.
 
 const (
-	// pipeEnv tells an agent that it is supervised, and by which descriptor.
+	// pipeEnv tells an agent that it is supervised: the descriptor of the pipe
+	// and the supervisor's process id, as in 3:4711.
 	pipeEnv = "PLEGD_WATCHDOG_PIPE"
 	// notifyEnv is systemd's, see sd_notify(3).
 	notifyEnv = "NOTIFY_SOCKET"
@@ -78,7 +80,7 @@ func supervise(limit time.Duration, args []string) error {
 	child.Args[0] = os.Args[0]
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	child.ExtraFiles = []*os.File{write} // descriptor 3
-	child.Env = append(os.Environ(), pipeEnv+"=3")
+	child.Env = append(os.Environ(), fmt.Sprintf("%s=3:%d", pipeEnv, os.Getpid()))
 	// A group of its own: what stops this one from a terminal doesn't stop it.
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = child.Start()
@@ -158,14 +160,30 @@ func childEnd(s *os.ProcessState) error {
 	return &childError{code: s.ExitCode()}
 }
 
+// supervised returns the descriptor of the pipe to the supervisor. A variable
+// that was left in the environment by another one is none: its process is not
+// our parent, or what the descriptor is now is no pipe.
+func supervised(getenv func(string) string) (fd int, ok bool) {
+	text, parent, _ := strings.Cut(getenv(pipeEnv), ":")
+	fd, err := strconv.Atoi(text)
+	if err != nil || parent != strconv.Itoa(os.Getppid()) {
+		return 0, false
+	}
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFIFO {
+		return 0, false
+	}
+	return fd, true
+}
+
 // supervisor returns the pipe to the supervisor, nil if there is none.
 func supervisor(getenv func(string) string) *os.File {
-	fd, err := strconv.ParseUint(getenv(pipeEnv), 10, 16)
-	if err != nil {
+	fd, ok := supervised(getenv)
+	if !ok {
 		return nil
 	}
-	syscall.CloseOnExec(int(fd))
-	_ = syscall.SetNonblock(int(fd), true) // so that a write can have a deadline
+	syscall.CloseOnExec(fd)
+	_ = syscall.SetNonblock(fd, true) // so that a write can have a deadline
 	return os.NewFile(uintptr(fd), pipeEnv)
 }
 

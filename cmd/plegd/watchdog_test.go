@@ -260,6 +260,35 @@ func TestSystemdWatchdog(t *testing.T) {
 	<-read
 }
 
+// TestSupervisedByAStrangerIsNot: a variable that was left in the environment is
+// not believed.
+func TestSupervisedByAStrangerIsNot(t *testing.T) {
+	r, w := pipe(t)
+	defer r.Close()
+	defer w.Close()
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, tc := range []struct {
+		name, value string
+		want        bool
+	}{
+		{"none", "", false},
+		{"ours", fmt.Sprintf("%d:%d", w.Fd(), os.Getppid()), true},
+		{"of another parent", fmt.Sprintf("%d:%d", w.Fd(), os.Getpid()), false},
+		{"of nobody", fmt.Sprint(w.Fd()), false},
+		{"no pipe", fmt.Sprintf("%d:%d", file.Fd(), os.Getppid()), false},
+		{"not open", fmt.Sprintf("%d:%d", 1<<20, os.Getppid()), false},
+		{"no number", fmt.Sprintf("x:%d", os.Getppid()), false},
+	} {
+		if fd, ok := supervised(func(string) string { return tc.value }); ok != tc.want || ok && fd != int(w.Fd()) {
+			t.Errorf("%s, %q: descriptor %d, %v", tc.name, tc.value, fd, ok)
+		}
+	}
+}
+
 // TestNoSignOfLifeWithoutProgress: what can't go on is as bad as what is stopped.
 func TestNoSignOfLifeWithoutProgress(t *testing.T) {
 	r, w := pipe(t)
@@ -272,7 +301,7 @@ func TestNoSignOfLifeWithoutProgress(t *testing.T) {
 	_ = w.Close()
 	left := make(chan struct{})
 	stop := signsOfLife(runOptions{watchdog: 80 * time.Millisecond}, func(key string) string {
-		return map[string]string{pipeEnv: strconv.Itoa(fd)}[key]
+		return map[string]string{pipeEnv: fmt.Sprintf("%d:%d", fd, os.Getppid())}[key]
 	}, alive.Load, func() { close(left) })
 	defer stop()
 	signs := make(chan struct{}, 1000)
