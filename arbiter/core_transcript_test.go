@@ -67,6 +67,7 @@ func runTranscript(t *testing.T, path string) {
 				limits.TombstoneAge, _ = span(tr.args(d).get("age"))
 			}
 			tr.rig = newRig(limits)
+			tr.witnesses = newWitnesses(limits)
 		}
 		out, err := tr.run(d)
 		if err != nil {
