@@ -104,6 +104,7 @@ func (c *Core) introduce(s *step, it *Item, o observation) *entity {
 	if it.Kind == store.KindSandbox {
 		e.rec.Sandbox = it.ID
 	}
+	e.via[store.StateCreated] = o.source // whatever shows that it is there shows that it was created
 	c.add(s, e)
 	return e
 }
