@@ -63,7 +63,6 @@ func TestC12_StatusThatHangsOnAndOff(t *testing.T) {
 	}
 	f.logsOf("trouble (inspection_failing)", 30) // on and off for as long as it lasts; the product spaces them
 	f.logsOf("recovered (inspection_failing)", 30)
-	f.logsOf("trouble has another reason (inspection_failing)", size(2, 5))
 	f.logsOf("trouble (relist_failing)", size(2, 10)) // a busy machine may need more than the timeout now and then
 	f.logsOf("recovered (relist_failing)", size(2, 10))
 	f.neverUnready()

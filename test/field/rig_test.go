@@ -336,7 +336,8 @@ func (f *field) quiet() {
 	f.t.Helper()
 	f.resume()
 	before := f.lists()
-	if n := f.agree() - before; n > 4 {
+	most := size(4, 10) // so much at once that a busy machine needs more than P to take it in
+	if n := f.agree() - before; n > most {
 		f.t.Errorf("G2: after %d lists the cache was not as the runtime", n)
 	}
 }

@@ -251,6 +251,10 @@ func (f *field) observed(ev pleg.Event) int64 {
 // case's own (G8).
 const logAtMost = 2
 
+// reasonsAtMost is how often another reason of a trouble may come: it is told
+// ever more rarely, the sixth after five minutes.
+const reasonsAtMost = 6
+
 // checkLog is G8.
 func (f *field) checkLog() {
 	f.t.Helper()
@@ -258,6 +262,9 @@ func (f *field) checkLog() {
 		most, ok := f.maxLog[message]
 		if !ok {
 			most = logAtMost * f.lives
+			if strings.HasPrefix(message, "trouble has another reason") {
+				most = reasonsAtMost * f.lives
+			}
 		}
 		if n > most {
 			f.t.Errorf("G8: %d times %q, at most %d", n, message, most)
