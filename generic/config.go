@@ -3,7 +3,6 @@ package generic
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -112,9 +111,6 @@ type Config struct {
 	Random func() float64
 	// Observer may be nil.
 	Observer Observer
-	// Logger gets one line when full lists begin to fail and one when they work
-	// again. Nil means none.
-	Logger *slog.Logger
 }
 
 // validate fills in defaults and refuses contradictions.
@@ -142,9 +138,6 @@ func (c *Config) validate() error {
 	}
 	if c.Random == nil {
 		c.Random = rand.Float64
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	switch {
 	case c.Runtime == nil || c.Sink == nil || c.Calls == nil:

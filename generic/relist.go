@@ -106,8 +106,7 @@ func (r *Relister) takeWanted() (waiters []chan error, asked *time.Duration) {
 	return waiters, asked
 }
 
-// noteList keeps the status, tells the observer and logs where trouble starts
-// and ends.
+// noteList keeps the status and tells the observer.
 func (r *Relister) noteList(l listing, err error) {
 	r.mu.Lock()
 	s := &r.status
@@ -117,7 +116,7 @@ func (r *Relister) noteList(l listing, err error) {
 	}
 	s.Started, s.Ended = l.first(), l.ended
 	s.Malformed += uint64(l.dropped)
-	failures, since := s.Failures, s.FailingSince
+	failures := s.Failures
 	if err != nil {
 		if s.Failures++; s.Failures == 1 {
 			s.FailingSince = l.ended
@@ -133,11 +132,7 @@ func (r *Relister) noteList(l listing, err error) {
 	}
 	r.mu.Unlock()
 
-	switch {
-	case err != nil && failures == 0:
-		r.cfg.Logger.Warn("relist fails", "error", err)
-	case err == nil && failures > 0:
-		r.cfg.Logger.Info("relist works again", "failed_for", time.Duration(l.ended.Since(since)), "failures", failures)
+	if err == nil && failures > 0 {
 		note.Leave(r.inspectWake)
 	}
 	if r.cfg.Observer != nil {
