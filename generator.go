@@ -135,6 +135,8 @@ func (g *Generator) compose() (err error) {
 	}
 	g.loop, err = arbiter.NewLoop(arbiter.Config{
 		Store: g.store, Clock: cfg.Clock, Log: cfg.Logger, Observer: m, CommitRate: cfg.CommitRate, BootID: cfg.BootID,
+		// What can't be written is held as long as the journal would keep it.
+		Unwritten: cfg.Retention.Entries, UnwrittenBytes: cfg.Retention.Bytes,
 		Limits:  arbiter.Limits{BasePeriod: int64(cfg.RelistPeriod)},
 		Runtime: store.RuntimeID{Endpoint: path, Node: cfg.NodeName},
 	})

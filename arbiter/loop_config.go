@@ -22,12 +22,6 @@ const (
 	// heartbeat: the loop turns at least this often, so that silence of its
 	// own can be told from idleness (Health.Progress).
 	heartbeat = 5 * time.Second
-	// maxUnwritten and maxUnwrittenBytes: while the store fails, no more than
-	// this many events, and no more than these hold in memory, are held to be
-	// written later: what the journal keeps by default. With the next one history
-	// is lost, so a new epoch begins.
-	maxUnwritten      = store.DefaultEntries
-	maxUnwrittenBytes = store.DefaultBytes
 )
 
 // Config of a Loop.
@@ -43,8 +37,12 @@ type Config struct {
 	BootID     string           // boot id of the node, put into events; "" unknown
 	Runtime    store.RuntimeID  // what the state is to describe; Name is learnt from Version
 
-	unwritten      int   // events held while the store fails; 0: maxUnwritten, tests set less
-	unwrittenBytes int64 // what they hold; 0: maxUnwrittenBytes, likewise
+	// Unwritten is how many events are held to be written later while the store
+	// fails, UnwrittenBytes how much memory they may hold. With the next one
+	// history is lost, so a new epoch begins. 0: what the journal keeps by
+	// default; who keeps more or less there gives that.
+	Unwritten      int
+	UnwrittenBytes int64
 }
 
 func (c Config) defaulted() Config {
@@ -63,11 +61,11 @@ func (c Config) defaulted() Config {
 	if c.QueueBytes == 0 {
 		c.QueueBytes = DefaultQueueBytes
 	}
-	if c.unwritten == 0 {
-		c.unwritten = maxUnwritten
+	if c.Unwritten == 0 {
+		c.Unwritten = store.DefaultEntries
 	}
-	if c.unwrittenBytes == 0 {
-		c.unwrittenBytes = maxUnwrittenBytes
+	if c.UnwrittenBytes == 0 {
+		c.UnwrittenBytes = store.DefaultBytes
 	}
 	return c
 }

@@ -115,7 +115,7 @@ func (l *lives) live() {
 		l.told = append(l.told, ev.Position)
 	}
 	l.d = drive(l.t, s, func(c *Config) {
-		c.CommitRate, c.Observer, c.unwritten = 10_000, heard, rapid.SampledFrom([]int{3, 50, 50_000}).Draw(l.t, "unwritten")
+		c.CommitRate, c.Observer, c.Unwritten = 10_000, heard, rapid.SampledFrom([]int{3, 50, 50_000}).Draw(l.t, "unwritten")
 	})
 	l.d.faulty = s
 	l.list()

@@ -241,7 +241,7 @@ func TestD2NumbersThatAFailedCommitNamed(t *testing.T) {
 		m := memory()
 		f := storetest.NewFaulty(m)
 		f.FailAfter(-1, store.ErrFull)
-		d := drive(t, f, func(c *Config) { c.unwritten = 10 * timestamps.Block })
+		d := drive(t, f, func(c *Config) { c.Unwritten = 10 * timestamps.Block })
 		d.sync()
 		d.tell("s0")
 		synctest.Wait()
@@ -280,7 +280,7 @@ func TestD2HoldsABoundedNumber(t *testing.T) {
 		const queue, unwritten = 100, 2000
 		m := memory()
 		d := drive(t, m, func(c *Config) {
-			c.Queue, c.unwritten, c.Limits.TombstoneAge = queue, unwritten, int64(10*time.Second)
+			c.Queue, c.Unwritten, c.Limits.TombstoneAge = queue, unwritten, int64(10*time.Second)
 		})
 		d.sync()
 		slow, err := d.Subscribe(nil)
@@ -334,7 +334,7 @@ func TestD2HoldsBoundedBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, label = 1 << 20, 10_000
 		m := memory()
-		d := drive(t, m, func(c *Config) { c.unwrittenBytes = most })
+		d := drive(t, m, func(c *Config) { c.UnwrittenBytes = most })
 		d.sync()
 		d.faulty.FailBefore(-1, store.ErrFull)
 		first, reached := d.Position().Epoch, int64(0)

@@ -131,7 +131,7 @@ func (l *Loop) number(events []store.Event) {
 		return
 	}
 	held, bytes := l.feed.held()
-	if held > 0 && (held+len(events) > l.cfg.unwritten || bytes+eventsHold(events) > l.cfg.unwrittenBytes) {
+	if held > 0 && (held+len(events) > l.cfg.Unwritten || bytes+eventsHold(events) > l.cfg.UnwrittenBytes) {
 		l.beginEpoch("more events wait to be written than are kept")
 	}
 	first, err := l.numbers.alloc.Take(len(events))
