@@ -1,7 +1,12 @@
 package pleg_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +21,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/logtest"
+	"github.com/plegd/plegd/internal/server"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
 	"github.com/plegd/plegd/internal/sysclock"
@@ -90,6 +96,10 @@ func TestConditions(t *testing.T) {
 			tr.heal = append(tr.heal, func() { tr.faulty.FailBefore(0, nil) })
 			pod(tr.t, tr.rt, "new")
 		}, wait: 20 * time.Second, want: []string{pleg.ConditionStoreDegraded}, reason: []string{"can't be written", store.ErrFull.Error()}, healed: 15 * time.Second},
+		{name: pleg.ConditionArbiterStuck, cause: func(tr *trouble) {
+			tr.heal = append(tr.heal, tr.faulty.Hold()) // a disk that hangs
+			pod(tr.t, tr.rt, "new")
+		}, wait: 40 * time.Second, want: []string{pleg.ConditionArbiterStuck}, unready: true, reason: []string{"no progress for 4"}, healed: 15 * time.Second},
 		{name: pleg.ConditionClockStepped, cause: func(tr *trouble) { tr.step.Store(-int64(time.Hour)) }, wait: 20 * time.Second,
 			want: []string{pleg.ConditionClockStepped}, reason: []string{"stepped by -1h0m0s"}, healed: 10 * time.Minute},
 	} {
@@ -123,7 +133,7 @@ func TestConditions(t *testing.T) {
 				for _, c := range h.Conditions {
 					names = append(names, c.Name)
 				}
-				if !slices.Equal(names, tc.want) || h.Ready == tc.unready || !h.Live {
+				if !slices.Equal(names, tc.want) || h.Ready == tc.unready || h.Live == slices.Contains(tc.want, pleg.ConditionArbiterStuck) {
 					t.Fatalf("conditions %v, ready %v, want %v; %+v", names, h.Ready, tc.want, h)
 				}
 				for _, part := range tc.reason {
@@ -143,6 +153,9 @@ func TestConditions(t *testing.T) {
 						}
 					}
 				}
+				if got, want := livez(t, tr.a.g), map[bool]int{true: http.StatusServiceUnavailable, false: http.StatusOK}[slices.Contains(tc.want, pleg.ConditionArbiterStuck)]; got != want {
+					t.Errorf("/livez answers %d, want %d", got, want)
+				}
 				for name, value := range conditionMetrics(t, reg) {
 					if value != slices.Contains(tc.want, name) {
 						t.Errorf("metric of %s is %v", name, value)
@@ -153,7 +166,7 @@ func TestConditions(t *testing.T) {
 				}
 				time.Sleep(tc.healed)
 				synctest.Wait()
-				if h := tr.a.g.Health(); !h.Ready || len(h.Conditions) != 0 {
+				if h := tr.a.g.Health(); !h.Ready || len(h.Conditions) != 0 || livez(t, tr.a.g) != http.StatusOK {
 					t.Errorf("after: %+v", h)
 				}
 				time.Sleep(time.Minute)
@@ -225,4 +238,31 @@ func TestConditionStateReset(t *testing.T) {
 	if n := log.Count("level=ERROR"); n != 1 {
 		t.Errorf("%d lines tell of it:\n%s", n, log)
 	}
+}
+
+// livez asks /livez as the kubelet does, of a server that is there for this
+// question alone: one that waits for others would stop virtual time.
+func livez(t *testing.T, g *pleg.Generator) (code int) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "api.sock")
+	srv, err := server.New(server.Config{
+		Socket: path, Health: g.Health, Source: func() (server.Source, error) { return g, nil }, Metrics: http.NotFoundHandler(),
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Run(ctx) }()
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}
+	resp, err := client.Get("http://plegd/livez")
+	must(t, err)
+	_, err = io.Copy(io.Discard, resp.Body)
+	must(t, errors.Join(err, resp.Body.Close()))
+	cancel()
+	must(t, <-done)
+	return resp.StatusCode
 }
