@@ -27,6 +27,7 @@ FUZZTIME ?= 20s
 SEEDS    ?= 2000
 FROM     ?= 0
 TO       ?= $(shell echo $$(($(FROM) + $(SEEDS) - 1)))
+MUTANTS  ?=
 PKG      ?= ./...
 ARGS     ?=
 
@@ -51,8 +52,8 @@ clean: ## Remove what was built, the cached tools and the state of `make run`
 test: policy lint unit e2e ## Everything: policies, lint, unit tests under -race, tests on real runtimes
 
 .PHONY: policy
-policy: ## Check the rules on imports, clocks and goroutines (test/policy)
-	@go test -count=1 ./test/policy
+policy: ## Check the rules on imports, clocks and goroutines (test/policy), and that mutants fit the code (test/mutation)
+	@go test -count=1 ./test/policy ./test/mutation
 
 .PHONY: lint
 lint: tidy $(TOOLS)/golangci-lint ## Run golangci-lint as pinned in test/tools, and check that the go.mod files are tidy
@@ -66,7 +67,7 @@ tidy: # Says what is not tidy and changes nothing; `go mod tidy` in the folder m
 
 .PHONY: unit
 unit: cc ## Unit tests under the race detector
-	@go test -race $$(go list $(PKG) | grep -v -e /test/e2e$$ -e /test/policy$$ -e /test/field$$)
+	@go test -race $$(go list $(PKG) | grep -v -e /test/e2e$$ -e /test/policy$$ -e /test/mutation$$ -e /test/field$$)
 	@go test -race ./test/field # by itself: its runtimes answer within 200 ms or count as hung
 	@$(MAKE) --no-print-directory sim SEEDS=200 FROM=0
 	@go test -run '^TestScale' . # what it bounds is memory, which the race detector multiplies
@@ -74,6 +75,10 @@ unit: cc ## Unit tests under the race detector
 		printf '\n*** SKIPPED the tests of full and read-only disks (store): no right to mount a tmpfs ***\n' >&2; \
 		[ '$(CI)' != true ]; \
 	}
+
+.PHONY: mutation
+mutation: ## Break each rule in turn, show which test notices, and write that into docs/proof.md (MUTANTS=regexp, 20 min)
+	@go run ./test/mutation -run '$(MUTANTS)'
 
 # The simulation: a test binary, and a command that runs it on all processors.
 SIM := $(CURDIR)/.cache/sim

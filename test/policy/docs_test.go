@@ -57,3 +57,41 @@ func TestDocsNameTestsThatExist(t *testing.T) {
 		t.Error("the docs name no test at all")
 	}
 }
+
+var storyInDocs = regexp.MustCompile("`([a-z0-9_]+\\.txt)`")
+
+// TestProofNamesEveryTranscript: the section on transcripts says what each is for, so it names each, and the
+// whole page names none that isn't there.
+func TestProofNamesEveryTranscript(t *testing.T) {
+	text, err := os.ReadFile("../../docs/proof.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## Transcripts\n")
+	section, _, more := strings.Cut(section, "\n## ")
+	if !ok || !more {
+		t.Fatal("docs/proof.md has no section on transcripts")
+	}
+	there := map[string]bool{}
+	for _, dir := range []string{"../../arbiter/testdata/*.txt", "../../arbiter/testdata/loop/*.txt"} {
+		stories, err := filepath.Glob(dir)
+		if err != nil || len(stories) == 0 {
+			t.Fatalf("%s: %v, %v", dir, stories, err)
+		}
+		for _, path := range stories {
+			name := filepath.Base(path)
+			there[name] = true
+			if !strings.Contains(section, "`"+name+"`") {
+				t.Errorf("the section on transcripts in docs/proof.md does not name %s", name)
+			}
+			if story, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(story), "# ") {
+				t.Errorf("%s does not begin with what it is about (%v)", name, err)
+			}
+		}
+	}
+	for _, m := range storyInDocs.FindAllSubmatch(text, -1) {
+		if !there[string(m[1])] {
+			t.Errorf("docs/proof.md names %s, which is no transcript", m[1])
+		}
+	}
+}
