@@ -14,9 +14,6 @@ import (
 // view is what can be said of a sandbox or container from both sides.
 type view = oracletest.View
 
-// truth is the runtime's side of G2.
-func (f *field) truth() map[string]view { return oracletest.Truth(f.rt.Truth()) }
-
 // cached is the agent's side of G2.
 func cached(pods []pleg.Pod) map[string]view { return oracletest.Shown(pods) }
 
