@@ -122,7 +122,7 @@ endif
 
 .PHONY: field-long
 field-long: cc ## The field cases in the size in which they were seen in the field, with figures (15 min)
-	@PLEGD_FIELD_LONG=1 go test -race -count=1 -timeout 60m -parallel 3 -v ./test/field
+	@PLEGD_FIELD_LONG=1 go test -race -count=1 -timeout 60m -parallel 4 -v ./test/field
 
 .PHONY: bench
 bench: ## Benchmarks, six runs for benchstat (BENCH=regexp, PKG=./store)

@@ -247,7 +247,7 @@ func TestC30_OneBadEventOrContainer(t *testing.T) {
 	t.Parallel()
 	f := newField(t)
 	var sandboxes, containers []string
-	for i := range size(50, 100) {
+	for i := range 100 {
 		uid := fmt.Sprintf("N%d", i)
 		sandboxes = append(sandboxes, f.sandbox("s"+uid, uid, "10.0.1."+fmt.Sprint(i)))
 		containers = append(containers, f.container("c"+uid, sandboxes[i], uid, running))

@@ -286,7 +286,7 @@ func TestC40_UnknownComesAndGoes(t *testing.T) {
 	t.Parallel()
 	f := newField(t, func(s *setup) { s.agent.RelistPeriodMax = periodP })
 	var all []string
-	for i := range size(30, 101) {
+	for i := range 101 {
 		uid := fmt.Sprintf("N%d", i)
 		all = append(all, f.container("c"+uid, f.sandbox("s"+uid, uid, "10.0.1."+fmt.Sprint(i)), uid, running))
 	}
