@@ -91,9 +91,9 @@ sim-campaign: sim-binaries ## The same for many seeds, FROM= to TO=: goes on whe
 	@$(SIM)/campaign -bin $(SIM)/sim.test -dir $(SIM)/long -from $(FROM) -to $(TO) -resume
 
 sim-binaries:
-	@mkdir -p $(SIM)
-	@go test -c -trimpath -o $(SIM)/sim.test ./test/sim
-	@$(GOBUILD) -o $(SIM)/campaign ./test/sim/campaign
+	@go run ./test/sim/steady $(SIM)/steady
+	@go test -c -overlay $(SIM)/steady/overlay.json -o $(SIM)/sim.test ./test/sim
+	@go build -o $(SIM)/campaign ./test/sim/campaign
 
 # The tests on real runtimes, with the binary and the runtimes that make has built.
 E2E := PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDIR)/bin/plegd go test -count=1 -parallel 3

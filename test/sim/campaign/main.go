@@ -4,10 +4,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -46,16 +46,16 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.dir, "dir", "", "directory for progress and failures")
 	flag.Uint64Var(&o.from, "from", 0, "first seed")
 	flag.Uint64Var(&o.to, "to", 0, "last seed")
-	flag.Uint64Var(&o.chunk, "chunk", 100, "seeds per process")
+	flag.Uint64Var(&o.chunk, "chunk", 20, "seeds between two notes of progress")
 	flag.IntVar(&o.processes, "processes", runtime.NumCPU(), "processes at once")
 	flag.BoolVar(&o.resume, "resume", false, "go on where a campaign with this binary was stopped")
-	flag.DurationVar(&o.perProcess, "timeout", 20*time.Minute, "longest time of one process")
+	flag.DurationVar(&o.perProcess, "timeout", 5*time.Minute, "longest time of one process")
 	flag.Parse()
 	switch {
 	case o.from > o.to:
 		return fmt.Errorf("seeds %d to %d: the first must not be above the last", o.from, o.to)
 	case o.chunk == 0 || o.processes < 1:
-		return fmt.Errorf("%d seeds in each of %d processes: both must be positive", o.chunk, o.processes)
+		return fmt.Errorf("%d seeds at a time in %d processes: both must be positive", o.chunk, o.processes)
 	}
 	binary, err := os.ReadFile(o.bin)
 	if err != nil {
@@ -95,30 +95,42 @@ func (o *options) chunks(ctx context.Context, p *progress) error {
 	return g.Wait()
 }
 
-// one runs a chunk in a process and keeps what came of it.
+// one runs the seeds of a chunk, each in a process of its own so that none can
+// change what another does, and keeps what came of them.
 func (o *options) one(ctx context.Context, p *progress, c seeds) error {
-	summary := filepath.Join(o.dir, fmt.Sprintf("summary-%d", c.From))
-	_ = os.Remove(summary)
-	defer func() { _ = os.Remove(summary) }()
-	cmd := exec.CommandContext(ctx, o.bin, "-test.run", "^TestSim$", "-test.v", "-test.timeout", o.perProcess.String(),
-		"-from", fmt.Sprint(c.From), "-to", fmt.Sprint(c.To), "-summary", summary)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	all := chunk{From: c.From, To: c.To, Counts: map[string]int{}, Violations: map[string]string{}}
 	began := time.Now()
-	err := cmd.Run()
+	for seed := c.From; seed <= c.To; seed++ {
+		one, err := o.seed(ctx, seed)
+		if err != nil {
+			return err // this chunk is run again
+		}
+		all.add(one)
+	}
+	return p.keep(all, time.Since(began))
+}
+
+// seed runs one seed.
+func (o *options) seed(ctx context.Context, seed uint64) (c chunk, err error) {
+	name := fmt.Sprint(seed)
+	summary := filepath.Join(o.dir, "summary-"+name)
+	defer func() { _ = os.Remove(summary) }()
+	limited, cancel := context.WithTimeout(ctx, o.perProcess)
+	defer cancel()
+	out, err := exec.CommandContext(limited, o.bin, "-test.run", "^TestSim$", "-from", name, "-to", name, "-summary", summary).CombinedOutput()
 	if ctx.Err() != nil {
-		return ctx.Err() // this chunk is run again
+		return c, ctx.Err()
+	}
+	if err != nil {
+		path := filepath.Join(o.dir, "failed-"+name+".txt")
+		if err := os.WriteFile(path, out, 0o644); err != nil {
+			return c, err
+		}
+		fmt.Fprintf(os.Stderr, "seed %d failed: %s\n", seed, path)
 	}
 	line, readErr := os.ReadFile(summary)
-	if err != nil {
-		path := filepath.Join(o.dir, fmt.Sprintf("failed-%d-%d.txt", c.From, c.To))
-		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-			return err
-		}
-		fmt.Fprintf(os.Stderr, "seeds %d to %d failed: %s\n", c.From, c.To, path)
-	}
 	if readErr != nil { // it died, by a deadlock or a panic
-		return p.died(c, out.Bytes(), time.Since(began))
+		return chunk{Counts: map[string]int{"violations": 1}, Violations: map[string]string{name: fmt.Sprintf("the process died: %v", err)}}, nil
 	}
-	return p.add(line, time.Since(began))
+	return c, json.Unmarshal(line, &c)
 }

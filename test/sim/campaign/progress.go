@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 // seeds is a range of them, both ends included.
 type seeds struct{ From, To uint64 }
 
-// chunk is one line of the progress file: what a process found.
+// chunk is one line of the progress file: what some seeds came to.
 type chunk struct {
 	From       uint64            `json:"from"`
 	To         uint64            `json:"to"`
@@ -83,27 +82,19 @@ func (p *progress) has(s seeds) bool {
 	return ok
 }
 
-// add keeps what a process has summarised.
-func (p *progress) add(line []byte, took time.Duration) error {
-	var c chunk
-	if err := json.Unmarshal(line, &c); err != nil {
-		return fmt.Errorf("summary: %w", err)
+// add counts what another chunk found, too.
+func (c *chunk) add(other chunk) {
+	for k, n := range other.Counts {
+		if strings.HasPrefix(k, "max: ") {
+			c.Counts[k] = max(c.Counts[k], n)
+		} else {
+			c.Counts[k] += n
+		}
 	}
-	return p.keep(c, took)
+	maps.Copy(c.Violations, other.Violations)
 }
 
-var running = regexp.MustCompile(`=== RUN +TestSim/([0-9]+)`)
-
-// died keeps that a process ended without a summary, in the seed that it was at.
-func (p *progress) died(s seeds, out []byte, took time.Duration) error {
-	seed := fmt.Sprint(s.From, " to ", s.To)
-	if all := running.FindAllSubmatch(out, -1); len(all) > 0 {
-		seed = string(all[len(all)-1][1])
-	}
-	c := chunk{From: s.From, To: s.To, Counts: map[string]int{"violations": 1}, Violations: map[string]string{seed: "the process died"}}
-	return p.keep(c, took)
-}
-
+// keep writes down what a chunk came to.
 func (p *progress) keep(c chunk, took time.Duration) error {
 	c.Build, c.Seconds = p.build, took.Seconds()
 	line, err := json.Marshal(c)
@@ -122,24 +113,18 @@ func (p *progress) keep(c chunk, took time.Duration) error {
 func (p *progress) report(w io.Writer, o options, took time.Duration, stopped error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	total := map[string]int{}
-	var violations []string
+	all := chunk{Counts: map[string]int{}, Violations: map[string]string{}}
 	seconds := 0.0
 	for s, c := range p.done {
-		if s.From < o.from || s.To > o.to {
-			continue
+		if s.From >= o.from && s.To <= o.to {
+			all.add(c)
+			seconds += c.Seconds
 		}
-		seconds += c.Seconds
-		for k, n := range c.Counts {
-			if strings.HasPrefix(k, "max: ") {
-				total[k] = max(total[k], n)
-			} else {
-				total[k] += n
-			}
-		}
-		for seed, v := range c.Violations {
-			violations = append(violations, fmt.Sprintf("seed %s: %s\n  reproduce: make sim FROM=%s TO=%s", seed, v, seed, seed))
-		}
+	}
+	total := all.Counts
+	var violations []string
+	for seed, v := range all.Violations {
+		violations = append(violations, fmt.Sprintf("seed %s: %s\n  reproduce: make sim FROM=%s TO=%s", seed, v, seed, seed))
 	}
 	for _, k := range slices.Sorted(maps.Keys(total)) {
 		_, _ = fmt.Fprintf(w, "%12d  %s\n", total[k], k)
