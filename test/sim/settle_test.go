@@ -17,13 +17,13 @@ import (
 // change the cache may differ from the runtime.
 func (w *world) bound() time.Duration {
 	const (
-		reconnect = 10 * time.Second // connecting, a greeting that never comes included
-		disk      = 10 * time.Second // between two tries of a state that could not be written
-		question  = 30 * time.Second // before a call that hung is made again
-		backOff   = 6 * time.Minute  // 5 minutes and a fifth
+		reconnect = 10 * time.Second
+		hung      = 30 * time.Second // until a call that hung is made again
+		longest   = 6 * time.Minute  // between two tries of a question: 5 minutes and a fifth
 	)
-	failed := min(backOff, max(question, w.p.chaos*6/5)) // no question was without an answer for longer
-	return 2*w.p.timeout + reconnect + disk + w.p.most + 2*w.p.base + failed + w.p.timeout
+	t, p, l := w.p.timeout, w.p.base, w.p.most
+	q := min(longest, max(hung, w.p.chaos*6/5)) // no question failed for longer than the chaos lasted
+	return reconnect + t + max(l, 2*t+p) + p + t + q
 }
 
 // settle waits until the cache is as the runtime, which has to be within the
