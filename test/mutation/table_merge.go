@@ -28,8 +28,8 @@ var mergeMutants = []mutant{
 	},
 	{
 		name: "unknown values move the stamp", rules: "O7", file: "arbiter/core_merge.go",
-		old:   "		put(&r.CreatedAt, &r.Evidence.Created, it.CreatedAt, ev, cmp.Compare[int64])\n	}\n",
-		new:   "		put(&r.CreatedAt, &r.Evidence.Created, it.CreatedAt, ev, cmp.Compare[int64])\n	} else if wins(r.Evidence.Created, ev, func() int { return 1 }) {\n		r.Evidence.Created = ev\n	}\n",
+		old:   "		put(&r.StartedAt, &r.Evidence.Started, it.StartedAt, ev, cmp.Compare[int64])\n	}\n",
+		new:   "		put(&r.StartedAt, &r.Evidence.Started, it.StartedAt, ev, cmp.Compare[int64])\n	} else if wins(r.Evidence.Started, ev, func() int { return 1 }) {\n		r.Evidence.Started = ev\n	}\n",
 		tests: coreTests,
 	},
 	{

@@ -155,10 +155,6 @@ var orderMutants = []mutant{
 		tests: coreTests,
 	},
 	{
-		name: "an inspection that overlaps the first answer confirms it", rules: "O3", file: "arbiter/core_observe.go",
-		old: "case o.inspect && o.span.From > e.lowered &&", new: "case o.inspect && o.span.To > e.lowered &&", tests: coreTests,
-	},
-	{
 		name: "one inspection lowers a state", rules: "O3", file: "arbiter/core_observe.go",
 		old: "	case e.lowered == 0:\n", new: "	case e.lowered == 0 && !o.inspect:\n", tests: coreTests,
 	},
@@ -181,5 +177,9 @@ var orderMutants = []mutant{
 	{
 		name: "a list revives a tombstone", rules: "O3, O6", file: "arbiter/core_tombstones.go",
 		old: "case o.inspect && o.span.From > first &&", new: "case o.span.From > first &&", tests: coreTests,
+	},
+	{
+		name: "an inspection that overlaps the first answer revives a tombstone", rules: "O3, O6", file: "arbiter/core_tombstones.go",
+		old: "case o.inspect && o.span.From > first &&", new: "case o.inspect && o.span.To > first &&", tests: coreTests,
 	},
 }
