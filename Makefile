@@ -84,8 +84,8 @@ mutation: ## Break each rule in turn, show which test notices, and write that in
 SIM := $(CURDIR)/.cache/sim
 
 .PHONY: sim sim-campaign sim-binaries
-sim: sim-binaries ## The whole agent in virtual time, SEEDS=2000 of them from FROM=0 on; FROM=n TO=n is one seed again
-	@$(SIM)/campaign -bin $(SIM)/sim.test -dir $(SIM)/last -from $(FROM) -to $(TO)
+sim: sim-binaries ## The whole agent in virtual time, SEEDS=2000 of them from FROM=0 on; FROM=n TO=n is one seed again, TWICE=1 compares two runs of each
+	@$(SIM)/campaign -bin $(SIM)/sim.test -dir $(SIM)/last -from $(FROM) -to $(TO) $(if $(TWICE),-twice)
 
 sim-campaign: sim-binaries ## The same for many seeds, FROM= to TO=: goes on where it was stopped
 	@$(SIM)/campaign -bin $(SIM)/sim.test -dir $(SIM)/long -from $(FROM) -to $(TO) -resume

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,10 +85,17 @@ func (r *reader) lost(err error) {
 			return
 		}
 	}
-	if r.w.disk.renewals() == 0 && gone == 0 {
+	if gone == 0 && !r.w.mayForget() {
 		r.w.fail("reader %s: lost its position without a reason: %v", r.name, err)
 	}
 	r.at = new(r.w.life.g.Oldest())
+}
+
+// mayForget says whether the journal may have been lost: the store was begun
+// anew, or an agent started on a disk that took nothing, and so under a new
+// epoch (D2).
+func (w *world) mayForget() bool {
+	return w.disk.renewals() > 0 || slices.ContainsFunc(w.lives, func(l *life) bool { return w.disk.in(l.began) })
 }
 
 // follow reads until the life ends.

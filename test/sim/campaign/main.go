@@ -36,6 +36,7 @@ type options struct {
 	chunk      uint64
 	processes  int
 	resume     bool
+	twice      bool
 	build      string // of the test binary: what another one found out is of no use
 	perProcess time.Duration
 }
@@ -49,6 +50,7 @@ func run(ctx context.Context) error {
 	flag.Uint64Var(&o.chunk, "chunk", 20, "seeds between two notes of progress")
 	flag.IntVar(&o.processes, "processes", runtime.NumCPU(), "processes at once")
 	flag.BoolVar(&o.resume, "resume", false, "go on where a campaign with this binary was stopped")
+	flag.BoolVar(&o.twice, "twice", false, "run each seed twice and compare")
 	flag.DurationVar(&o.perProcess, "timeout", 5*time.Minute, "longest time of one process")
 	flag.Parse()
 	switch {
@@ -106,6 +108,13 @@ func (o *options) one(ctx context.Context, p *progress, c seeds) error {
 			return err // this chunk is run again
 		}
 		all.add(one)
+		if o.twice {
+			again, err := o.seed(ctx, seed)
+			if err != nil {
+				return err
+			}
+			all.compare(one, again)
+		}
 	}
 	return p.keep(all, time.Since(began))
 }

@@ -23,7 +23,8 @@ type chunk struct {
 	From       uint64            `json:"from"`
 	To         uint64            `json:"to"`
 	Counts     map[string]int    `json:"counts"`
-	Violations map[string]string `json:"violations"` // by seed
+	Violations map[string]string `json:"violations"`        // by seed
+	Digests    map[string]string `json:"digests,omitempty"` // of all that a seed did, logged and told
 	Build      string            `json:"build"`
 	Seconds    float64           `json:"seconds"`
 }
@@ -92,6 +93,18 @@ func (c *chunk) add(other chunk) {
 		}
 	}
 	maps.Copy(c.Violations, other.Violations)
+}
+
+// compare counts whether two runs of a seed were the same, and whether they
+// came to the same verdict.
+func (c *chunk) compare(one, again chunk) {
+	c.Counts["twice: seeds"]++
+	if maps.Equal(one.Digests, again.Digests) {
+		c.Counts["twice: the same to the last bit"]++
+	}
+	if len(one.Violations) == len(again.Violations) {
+		c.Counts["twice: the same verdict"]++
+	}
 }
 
 // keep writes down what a chunk came to.
