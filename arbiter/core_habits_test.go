@@ -117,3 +117,26 @@ func TestDeathsAreNeverLearnt(t *testing.T) {
 		}
 	}
 }
+
+// TestHabitsOfAnotherVersion: another version is judged anew, by the table and
+// by what it does; what was learnt of the one before is no word about it.
+func TestHabitsOfAnotherVersion(t *testing.T) {
+	r := newRig(Limits{})
+	see := func(version string) RuntimeHabits {
+		r.step(&RuntimeSeen{At: r.stamp(), Name: "containerd", Version: version})
+		return r.core.presentHabits()
+	}
+	if h := see("v1.7.35"); h.Known.Stream != StreamCompeting {
+		t.Errorf("containerd 1.7: %+v", h)
+	}
+	r.core.learning.learnt = setOf(MissSandboxRemoved)
+	if h := see("v1.7.35"); len(h.Learnt) != 1 {
+		t.Errorf("the same version again: %+v", h)
+	}
+	if h := see("v2.4.2"); h.Known.Stream != StreamShared || len(h.Learnt) != 0 {
+		t.Errorf("containerd 2.4: %+v", h)
+	}
+	if h := see("v1.7.35"); h.Known.Stream != StreamCompeting {
+		t.Errorf("downgraded: %+v", h)
+	}
+}
