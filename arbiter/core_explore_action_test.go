@@ -75,11 +75,12 @@ func (n *node) actions(w *smallWorld, list []action) []action {
 			list = n.eventActions(w, i, doRepeat, list)
 		}
 	}
-	if !n.inFlight(ActionKey{Kind: ActList}) {
+	more := len(n.calls) < w.calls
+	if more && !n.inFlight(ActionKey{Kind: ActList}) {
 		list = append(list, act(doSend, 0, 0))
 	}
 	for i := range n.due {
-		if n.due[i].notBefore <= n.mono+pace && !n.inFlight(n.due[i].key) {
+		if more && n.due[i].notBefore <= n.mono+pace && !n.inFlight(n.due[i].key) {
 			list = append(list, act(doSend, i+1, 0))
 		}
 	}
@@ -340,18 +341,9 @@ func (n *node) answer(w *smallWorld, u *said, a action) string {
 		Containers: w.list(u.list.Containers[:0], store.KindContainer, scope.Sandbox, s, 0),
 	}
 	if scope.All() {
-		n.markListed(w, &done)
+		n.seen.listed |= done.gone
 	}
 	return n.input(w, &u.list)
-}
-
-// markListed remembers what was gone before this list was sent.
-func (n *node) markListed(w *smallWorld, f *flight) {
-	for slot := range w.things {
-		if f.before.of(slot).gone() {
-			n.seen.listed |= 1 << slot
-		}
-	}
 }
 
 // fail ends a call without an answer.

@@ -1,8 +1,6 @@
 package arbiter
 
 import (
-	"slices"
-
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
 )
@@ -11,34 +9,90 @@ import (
 // which the same can happen have the same digest.
 //
 // A tick of the past is compared with three kinds of others only: with those
-// of the future, which are all later; with those of calls in flight, of which
-// it gets as its name how many are earlier; and with a few others of the past,
-// in pairs: a DELETED and an absence with what was known of the entity (they
-// stand or count for nothing ever after), the sandboxes of one pod and the
-// tombstones by age, which get their rank. So a name says all that can matter,
-// and names of what follows depend on names alone. Times are compared with
-// bounds of a second and more, while all actions of a run together take less;
-// events' times, in order, with the last list's, the horizon's and those of
-// lists in flight and tombstones, of which they get one bit each.
+// of the future, which are all later; with those of the calls in flight that
+// can speak of the same thing, of which it gets one bit each; and with a few
+// others of the past, in pairs: a DELETED and an absence with what was known of
+// the entity (they stand or count for nothing ever after), the sandboxes of one
+// pod and the tombstones by age, which get their rank. So a name says all that
+// can matter, and names of what follows depend on names alone. Times are
+// compared with bounds of a second and more, while all actions of a run
+// together take less; events' times, in order, with the last list's, the
+// horizon's and those of lists in flight and tombstones, of which they get one
+// bit each. TestExploreSameDigestSameFuture tests all that.
 type naming struct {
+	w     *smallWorld
 	n     *node
 	crash bool              // it matters what a crash would leave
-	calls []timestamps.Tick // of calls in flight, in order
+	alone bool              // nothing is in flight: after a crash
 	first []timestamps.Tick // when sandboxes were first seen
 }
 
-// tick is the name of a tick of the past.
-func (x *naming) tick(t timestamps.Tick) timestamps.Tick {
+// anything is the slot of what may be about any thing.
+const anything = -1
+
+// tick is the name of a tick of the past that has to do with a thing.
+func (x *naming) tick(t timestamps.Tick, slot int) timestamps.Tick {
 	if t == 0 {
 		return 0
 	}
 	name := timestamps.Tick(1)
-	for _, c := range x.calls {
-		if c < t {
+	if x.alone {
+		return name
+	}
+	later := func(r timestamps.Tick) {
+		name <<= 1
+		if t > r {
 			name++
 		}
 	}
+	for i := range x.n.calls {
+		f := &x.n.calls[i]
+		if slot != anything && f.about&(1<<slot) == 0 {
+			continue
+		}
+		if slot == anything || f.key.Kind == ActStatus || x.w.things[slot].kind == store.KindSandbox {
+			later(f.first.Sent.Tick)
+			if f.half {
+				later(f.first.Answered.Tick)
+			}
+		}
+		if f.half && (slot == anything || x.w.things[slot].kind == store.KindContainer) {
+			later(f.second.Sent.Tick)
+		}
+	}
 	return name
+}
+
+// from is the name of the sending of a call of the past: what can still be found
+// before it are answers on their way, and only a list's first half is answered
+// and not yet taken in.
+func (x *naming) from(t timestamps.Tick, slot int) timestamps.Tick {
+	if t == 0 {
+		return 0
+	}
+	name := timestamps.Tick(1)
+	for i := range x.n.calls {
+		if f := &x.n.calls[i]; f.half && !x.alone && f.about&(1<<slot) != 0 && x.w.things[slot].kind == store.KindSandbox {
+			name <<= 1
+			if t > f.first.Answered.Tick {
+				name++
+			}
+		}
+	}
+	return name
+}
+
+// fullSent is the name of a tick that is compared with the sending of a full list.
+func (x *naming) fullSent(t timestamps.Tick) timestamps.Tick {
+	if t == 0 {
+		return 0
+	}
+	for i := range x.n.calls {
+		if f := &x.n.calls[i]; f.key.Kind == ActList && f.first.Sent.Tick > t {
+			return 2
+		}
+	}
+	return 1
 }
 
 func some[T comparable](t T) uint64 {
@@ -68,18 +122,10 @@ func hours(now, wall int64) int64 {
 
 // digest is equal for states from which the same can happen.
 func (x *naming) digest(w *smallWorld, n *node) uint64 {
-	x.n, x.calls = n, x.calls[:0]
+	x.w, x.n = w, n
 	x.crash = n.may(faultCrash) || n.holding
-	for i := range n.calls {
-		f := &n.calls[i]
-		x.calls = append(x.calls, f.first.Sent.Tick)
-		if f.half {
-			x.calls = append(x.calls, f.first.Answered.Tick, f.second.Sent.Tick)
-		}
-	}
-	slices.Sort(x.calls)
 	h := newDigest()
-	h.num(x.core(n.core), x.agent(w), x.flights(w))
+	h.num(x.core(n.core), x.agent(), x.flights())
 	used := n.used
 	if n.left == 0 {
 		used = 0 // whatever did come, nothing will
@@ -120,7 +166,7 @@ func (x *naming) core(c *Core) uint64 {
 		entities += d.h
 	}
 	for _, a := range c.asks {
-		a.Since = x.tick(a.Since)
+		a.Since = x.tick(a.Since, x.asked(&a))
 		rest += digestAsk(&a)
 	}
 	for key, o := range c.out {
@@ -133,12 +179,12 @@ func (x *naming) core(c *Core) uint64 {
 		rest += digestOutstanding(key, o)
 	}
 	for id, first := range c.revive {
-		rest += digestRevival(id, x.tick(first))
+		rest += digestRevival(id, x.tick(first, x.w.slot(id)))
 	}
-	k.horizon = store.Horizon{Tick: x.tick(c.horizon.Tick), Wall: hours(x.n.wall, c.horizon.Wall)}
+	k.horizon = store.Horizon{Tick: x.tick(c.horizon.Tick, anything), Wall: hours(x.n.wall, c.horizon.Wall)}
 	k.doubtful = max(0, c.doubtful-x.n.mono) / second
-	k.distrust = x.tick(c.distrust)
-	k.lastList = timestamps.Stamp{Tick: x.tick(c.lastList.Tick), Wall: hours(x.n.wall, c.lastList.Wall)}
+	k.distrust = x.fullSent(c.distrust)
+	k.lastList = timestamps.Stamp{Wall: hours(x.n.wall, c.lastList.Wall)}
 	k.lists = some(c.lists)
 	k.upSince, k.prevList, k.listWanted, k.lastEvent, k.learning = 0, 0, 0, 0, learning{}
 	k.clock = timestamps.StepDetector{}
@@ -157,17 +203,17 @@ func stepAhead(n *node, c *Core) int64 {
 }
 
 func (x *naming) entity(e *entity) uint64 {
-	k := *e
+	k, slot := *e, x.w.slot(e.rec.ID)
 	k.rec = x.record(&e.rec)
 	k.deleted = 0
 	if e.deletedStands() {
-		k.deleted = x.tick(e.deleted)
+		k.deleted = x.tick(e.deleted, slot)
 	}
 	k.absent = witness{}
 	if e.absentStands() {
-		k.absent = witness{sent: x.tick(e.absent.sent), answered: x.tick(e.absent.answered), mono: age(x.n.mono, e.absent.mono), weak: e.absent.weak}
+		k.absent = witness{sent: x.from(e.absent.sent, slot), answered: x.tick(e.absent.answered, slot), mono: age(x.n.mono, e.absent.mono), weak: e.absent.weak}
 	}
-	k.lowered = x.tick(e.lowered)
+	k.lowered = x.tick(e.lowered, slot)
 	k.listed, k.heard = 0, 0
 	clear(k.claimAt[:])
 	clear(k.via[:])
@@ -182,14 +228,14 @@ func (x *naming) entity(e *entity) uint64 {
 // record is the record under other names. Of evidence that a group has only
 // one value in a small world, nothing but that there is some can matter.
 func (x *naming) record(r *store.Record) store.Record {
-	k := *r
+	k, slot := *r, x.w.slot(r.ID)
 	k.FirstSeen = x.rank(r)
-	k.Known = x.tick(r.Known)
+	k.Known = x.tick(r.Known, slot)
 	k.LoweredAt = age(x.n.running, r.LoweredAt)
-	k.Removed = x.tick(r.Removed)
+	k.Removed = x.tick(r.Removed, anything)
 	k.RemovedAt = age(x.n.running, r.RemovedAt)
 	k.Evidence = store.Evidences{Reported: r.Evidence.Reported}
-	k.Evidence.Reported.Span = timestamps.Span{From: x.tick(r.Evidence.Reported.Span.From), To: x.tick(r.Evidence.Reported.Span.To)}
+	k.Evidence.Reported.Span = timestamps.Span{From: x.from(r.Evidence.Reported.Span.From, slot), To: x.tick(r.Evidence.Reported.Span.To, slot)}
 	k.Evidence.Rest.Full = !r.Evidence.Rest.Span.IsZero()
 	return k
 }
@@ -199,7 +245,7 @@ func (x *naming) rank(r *store.Record) timestamps.Tick {
 	if r.Kind != store.KindSandbox {
 		return 0
 	}
-	rank := timestamps.Tick(1)
+	rank := x.tick(r.FirstSeen, x.w.slot(r.ID)) << 8 // a list on its way may have seen another first
 	for _, t := range x.first {
 		if t < r.FirstSeen {
 			rank++
@@ -222,10 +268,10 @@ func (x *naming) tombstone(t *store.Record) uint64 {
 }
 
 // agent is the digest of what readers were told and of what is to be asked.
-func (x *naming) agent(w *smallWorld) uint64 {
+func (x *naming) agent() uint64 {
 	d := newDigest()
-	for i := range w.things {
-		told := x.n.mem.told[store.Key{Kind: w.things[i].kind, ID: w.things[i].id}]
+	for i := range x.w.things {
+		told := x.n.mem.told[store.Key{Kind: x.w.things[i].kind, ID: x.w.things[i].id}]
 		d.num(uint64(told.incarnation)<<8 | uint64(told.state))
 	}
 	for _, q := range x.n.due {
@@ -235,13 +281,22 @@ func (x *naming) agent(w *smallWorld) uint64 {
 	return d.h
 }
 
+// asked is the thing that a question is about. Of what has no record the
+// sandboxes' list decides, whatever it is.
+func (x *naming) asked(a *store.Ask) int {
+	if x.n.core.ents[a.ID] == nil && x.n.core.tombs[a.ID] == nil {
+		return anything
+	}
+	return x.w.slot(a.ID)
+}
+
 // flights is the digest of calls and events on their way.
-func (x *naming) flights(w *smallWorld) uint64 {
+func (x *naming) flights() uint64 {
 	n, d := x.n, newDigest()
 	for i := range n.calls {
 		f := &n.calls[i]
-		d.num(uint64(f.key.Kind)<<8|flags(f.half), uint64(x.tick(f.first.Sent.Tick)), uint64(x.tick(f.second.Sent.Tick)), uint64(x.tick(f.first.Answered.Tick)),
-			uint64(f.boxes.v&w.mask(store.KindSandbox, ""))<<16|uint64(f.boxes.slot)<<8|uint64(f.boxes.what), uint64(f.before),
+		d.num(uint64(f.key.Kind)<<8|flags(f.half), x.answers(f),
+			uint64(f.boxes.v)<<16|uint64(f.boxes.slot)<<8|uint64(f.boxes.what), uint64(f.gone&^n.seen.listed),
 			uint64(hours(n.wall, f.first.Sent.Wall)), uint64(age(n.mono, f.first.Sent.Mono)), uint64(age(n.mono, f.second.Sent.Mono)))
 		d.text(f.key.ID)
 		x.during(&d, &f.during)
@@ -254,6 +309,18 @@ func (x *naming) flights(w *smallWorld) uint64 {
 	return d.h
 }
 
+// answers tells which calls were sent, and which lists' sandboxes answered,
+// after this list's were: what they say of a sandbox is later.
+func (x *naming) answers(f *flight) uint64 {
+	var later uint64
+	for i := range x.n.calls {
+		if o := &x.n.calls[i]; f.half {
+			later = later<<2 | flags(o.first.Sent.Tick > f.first.Answered.Tick, o.half && o.first.Answered.Tick > f.first.Answered.Tick)
+		}
+	}
+	return later
+}
+
 func (x *naming) during(d *digest, s *versions) {
 	d.num(uint64(s.n))
 	for _, v := range s.v[:s.n] {
@@ -262,8 +329,11 @@ func (x *naming) during(d *digest, s *versions) {
 }
 
 // order is how an event's time compares with the others that it can be
-// compared with.
+// compared with. Of what is known for certain its time decides nothing.
 func (x *naming) order(e *notice) uint64 {
+	if x.certain(e) {
+		return 0
+	}
 	c := x.n.core
 	order := flags(e.at > c.lastList.Wall, e.at > c.horizon.Wall)
 	for i := range x.n.calls {
@@ -277,12 +347,29 @@ func (x *naming) order(e *notice) uint64 {
 	return order
 }
 
+// certain reports whether all that an event can speak of is on record or a
+// tombstone, and stays so.
+func (x *naming) certain(e *notice) bool {
+	if x.n.holding || x.n.may(faultAge) || x.n.limits.Tombstones > 0 {
+		return false
+	}
+	for slot := range x.w.things {
+		if e.mask.of(slot) == 0 {
+			continue
+		}
+		r := x.n.recordOf(x.w.things[slot].id)
+		if r == nil || r.Provisional || r.Quiet {
+			return false
+		}
+	}
+	return true
+}
+
 // disk is the digest of what a crash leaves. All its ticks are in the past of
 // all that comes then.
 func (x *naming) disk(disk *disk, running int64) uint64 {
-	calls := x.calls
-	x.calls, x.first = nil, x.first[:0]
-	defer func() { x.calls = calls }()
+	x.alone, x.first = true, x.first[:0]
+	defer func() { x.alone = false }()
 	var sum uint64
 	for _, r := range disk.records {
 		x.found(r)
@@ -308,7 +395,7 @@ func (x *naming) disk(disk *disk, running int64) uint64 {
 	}
 	for _, a := range disk.asks {
 		k := *a
-		k.Since = x.tick(a.Since)
+		k.Since = x.tick(a.Since, anything)
 		sum += digestAsk(&k)
 	}
 	for key, told := range disk.told {

@@ -46,7 +46,8 @@ type flight struct {
 	boxes  sight // what the sandboxes' answer was
 	during versions
 	mask   version // what of the world the answer depends on
-	before version // the world when it was sent
+	about  uint8   // bits: of which things it can speak
+	gone   uint8   // of a full list: bits of what was gone when it was sent
 }
 
 // notice is an event on its way. Its payload was read at some moment since just
@@ -145,6 +146,9 @@ func (c *Core) become(d *Core, own *owner) {
 }
 
 func refill[K comparable, V any](m, from map[K]V) map[K]V {
+	if len(m)+len(from) == 0 {
+		return m
+	}
 	clear(m)
 	maps.Copy(m, from)
 	return m
@@ -191,13 +195,26 @@ func (n *node) inFlight(key ActionKey) bool {
 
 // depart sends a call.
 func (n *node) depart(w *smallWorld, key ActionKey) {
-	f := flight{key: key, first: Call{Sent: n.send()}, before: n.truly}
+	f := flight{key: key, first: Call{Sent: n.send()}}
 	if key.Kind == ActStatus {
 		f.mask = version(0).with(w.slot(key.ID), 15)
+		f.about = 1 << w.slot(key.ID)
 	} else {
 		f.mask = w.mask(store.KindSandbox, sandboxOf(key))
+		for slot := range w.things {
+			if key.Kind == ActList || w.things[slot].sandbox == key.ID {
+				f.about |= 1 << slot
+			}
+		}
 	}
 	f.during.add(n.truly & f.mask)
+	if key.Kind == ActList {
+		for slot := range w.things {
+			if n.truly.of(slot).gone() {
+				f.gone |= 1 << slot
+			}
+		}
+	}
 	i, _ := slices.BinarySearchFunc(n.calls, key, func(f flight, k ActionKey) int { return compareKeys(f.key, k) })
 	n.calls = slices.Insert(n.calls, i, f)
 }

@@ -1,8 +1,10 @@
 package arbiter
 
 import (
+	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,48 +32,59 @@ func smallWorlds() []*smallWorld {
 	ready := version(0).with(0, up)
 	return []*smallWorld{{
 		name:   "container of a known sandbox",
-		things: []thing{a, c}, moves: []bool{false, true}, at: ready, known: true, faults: 2, late: 4,
+		things: []thing{a, c}, moves: []bool{false, true}, at: ready, known: true, faults: 2, calls: 2, late: 2,
 	}, {
 		name:   "container of a sandbox, agent just started",
-		things: []thing{a, c}, moves: []bool{false, true}, at: ready, faults: 1, late: 4,
+		things: []thing{a, c}, moves: []bool{false, true}, at: ready, faults: 1, calls: 4, late: 4,
 	}, {
 		name:   "sandbox and container",
-		things: []thing{a, c}, moves: []bool{true, true}, faults: 2, late: 4, limits: Limits{Tombstones: 1},
+		things: []thing{a, c}, moves: []bool{true, true}, faults: 2, calls: 4, late: 4, limits: Limits{Tombstones: 1},
 	}, {
 		name:   "two containers",
 		things: []thing{a, c, containerThing("D", 8)}, moves: []bool{false, true, true}, at: ready, known: true,
-		faults: 2, late: 4, limits: Limits{Tombstones: 1},
+		faults: 2, calls: 4, late: 4, limits: Limits{Tombstones: 1},
 	}, {
 		name:   "sandbox and the next of its pod",
 		things: []thing{a, sandboxThing("B", "10.0.0.6", 1)}, moves: []bool{true, true}, at: ready, known: true,
-		faults: 2, late: 4, limits: Limits{Tombstones: 1},
+		faults: 2, calls: 4, late: 4, limits: Limits{Tombstones: 1},
 	}}
 }
 
-// TestExploreSmallWorlds goes through all that can happen in small worlds, as
-// far as there is time. `make explore` gives it more.
+// TestExploreSmallWorlds goes breadth-first through all that can happen in
+// small worlds, up to a number of states; `make explore` goes on for longer
+// (docs/proof.md).
 func TestExploreSmallWorlds(t *testing.T) {
-	limit := 4 * time.Second
-	if text := os.Getenv("PLEGD_EXPLORE_MINUTES"); text != "" {
-		minutes, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			t.Fatalf("PLEGD_EXPLORE_MINUTES=%q: want a number of minutes for each world", text)
-		}
-		limit = time.Duration(minutes * float64(time.Minute))
-	}
+	seconds := setting(t, "SECONDS", 0) // for each world
 	for _, w := range smallWorlds() {
+		w.faults = setting(t, "FAULTS", w.faults)
 		t.Run(strings.ReplaceAll(w.name, " ", "_"), func(t *testing.T) {
-			s := newSearch(w, 2)
+			s := newSearch(w, runtime.GOMAXPROCS(0))
 			began := time.Now()
-			s.deadline = began.Add(limit)
-			all := s.run(1000, func() { t.Log(s.summary(time.Since(began))) })
+			if s.mostStates = 4_000; seconds > 0 {
+				s.mostStates, s.deadline = math.MaxInt64, began.Add(time.Duration(seconds)*time.Second)
+			}
+			all := s.run(setting(t, "DEPTH", math.MaxInt), func() { t.Log(s.summary(time.Since(began))) })
 			if s.wrong != nil {
 				text, _, err := w.retell(s.wrong)
-				t.Errorf("after %d states: %s\n%s%v", s.states.Load(), s.wrong.why, text, err)
+				t.Errorf("%s, at depth %d after %d states: %v\n%s", s.wrong.why, s.depth, s.states.Load(), err, text)
 			}
-			t.Logf("%s, all: %t", s.summary(time.Since(began)), all)
+			t.Logf("%s; nothing left: %t", s.summary(time.Since(began)), all)
 		})
 	}
+}
+
+// setting is a number that `make explore` may set.
+func setting(t *testing.T, name string, usual int) int {
+	t.Helper()
+	text := os.Getenv("PLEGD_EXPLORE_" + name)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		t.Fatalf("PLEGD_EXPLORE_%s=%q: want a whole number", name, text)
+	}
+	return n
 }
 
 // walk goes on by chance from the first state of a world.
@@ -99,8 +112,8 @@ func TestExploreSameDigestSameFuture(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, uint64(i)))
 		ways := map[uint64][]action{}
 		merged := 0
-		for range 20_000 {
-			n, path := s.walk(rng, 14)
+		for range setting(t, "WALKS", 1500) {
+			n, path := s.walk(rng, 10)
 			d := new(naming).digest(w, n)
 			other, ok := ways[d]
 			if !ok {
@@ -114,7 +127,7 @@ func TestExploreSameDigestSameFuture(t *testing.T) {
 				}
 			}
 		}
-		if merged < 100 {
+		if merged < 50 {
 			t.Errorf("%s: only %d pairs", w.name, merged)
 		}
 	}
@@ -175,7 +188,7 @@ func TestExploreRetells(t *testing.T) {
 	for i, w := range smallWorlds() {
 		s := newSearch(w, 1)
 		rng := rand.New(rand.NewPCG(2, uint64(i)))
-		for range 300 {
+		for range 50 {
 			n, path := s.walk(rng, 40)
 			text, r, err := w.retell(&counterexample{path: append(slices.Clone(s.script), path...), why: "nothing"})
 			if err != nil {

@@ -14,6 +14,7 @@ type smallWorld struct {
 	at     version // in the beginning
 	known  bool    // the agent has listed and inspected it already
 	faults int     // how many faults, of different kinds, may come together
+	calls  int     // how many calls may be on their way at once
 	late   int     // how many events may be on their way; of more, one is lost
 
 	answers [4][phases][2]*Item              // what is said of a thing: in short, in full
