@@ -126,6 +126,8 @@ func (w *world) judgeTold(e *entity) {
 		tr := rest[i]
 		rest = rest[i+1:]
 		switch {
+		case tr.At.After(ev.read) && w.lied[e.id] < 2:
+			w.failOf(e, "%s at %v was told before it happened", ev.Type, ev.Position)
 		case ev.Type == store.ContainerDied && ev.ExitKnown && ev.ExitCode != tr.ExitCode:
 			w.failOf(e, "%v tells code %d, it was %d", ev.Position, ev.ExitCode, tr.ExitCode)
 		case ev.Type == store.ContainerDied && ev.ExitKnown && ev.OccurredAt != tr.FinishedAt:

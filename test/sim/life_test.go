@@ -86,7 +86,15 @@ func (w *world) stop() {
 	}
 	l.stopping = time.Now()
 	w.note("agent stops, life %d", l.n)
+	// Whoever stops it has no patience without an end: a disk that hangs then
+	// costs a kill.
+	patience := time.AfterFunc(stopPatience, func() {
+		w.note("agent killed since it doesn't stop, life %d", l.n)
+		l.killed = true
+		l.die()
+	})
 	err := w.bury(l)
+	patience.Stop()
 	l.ended = time.Now()
 	if took := l.ended.Sub(l.stopping); took > 3*time.Second && !w.disk.in(l.stopping) {
 		w.fail("stop took %v", took)
@@ -95,6 +103,9 @@ func (w *world) stop() {
 		w.fail("stop: %v", err)
 	}
 }
+
+// stopPatience is how long a stop may take.
+const stopPatience = 10 * time.Second
 
 // bury ends all that belongs to a life.
 func (w *world) bury(l *life) error {
