@@ -76,6 +76,12 @@ unit: cc ## Unit tests under the race detector
 		[ '$(CI)' != true ]; \
 	}
 
+.PHONY: explore
+explore: ## Every interleaving of small worlds, breadth-first, for MINUTES=60 (WORLD=regexp of one, DEPTH=, FAULTS=)
+	@PLEGD_EXPLORE_SECONDS=$$(( $(or $(MINUTES),60) * 60 )) PLEGD_EXPLORE_DEPTH='$(DEPTH)' PLEGD_EXPLORE_FAULTS='$(FAULTS)' PLEGD_EXPLORE_WORLD='$(WORLD)' \
+		go test -count=1 -timeout 0 -v -run '^TestExploreSmallWorlds$$' ./arbiter
+	@PLEGD_EXPLORE_WALKS=50000 go test -count=1 -timeout 0 -run '^TestExploreSameDigestSameFuture$$' ./arbiter
+
 .PHONY: mutation
 mutation: ## Break each rule in turn, show which test notices, and write that into docs/proof.md (MUTANTS=regexp, 20 min)
 	@go run ./test/mutation -run '$(MUTANTS)'

@@ -168,7 +168,7 @@ func (k *worker) expand(f *frontier) []*frontier {
 		k.room(shared + own + 2)
 		for _, a := range words[1 : 1+own] {
 			d := len(k.path)
-			k.nodes[d+1].become(k.nodes[d])
+			k.nodes[d+1].become(k.nodes[d], k.nodes[d].steps(action(a)))
 			k.nodes[d+1].do(k.s.w, k.u, action(a))
 			k.path = append(k.path, action(a))
 		}
@@ -199,7 +199,7 @@ func (k *worker) expand(f *frontier) []*frontier {
 // that it leads to is new.
 func (k *worker) try(d int, a action) bool {
 	n := k.nodes[d+1]
-	n.become(k.nodes[d])
+	n.become(k.nodes[d], k.nodes[d].steps(a))
 	k.steps++
 	if why := n.do(k.s.w, k.u, a); why != "" {
 		k.s.fail(why, k.path, a)
@@ -210,7 +210,7 @@ func (k *worker) try(d int, a action) bool {
 	}
 	k.s.states.Add(1)
 	still := k.nodes[d+2]
-	still.become(n)
+	still.become(n, true)
 	k.trace = append(k.trace[:0], a)
 	if why := still.settle(k.s.w, k.u, k.known(still), &k.trace); why != "" {
 		k.s.fail(why, k.path, k.trace...)

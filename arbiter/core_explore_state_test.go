@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
 )
 
 // node is one state of a small world with its agent: the core and its store,
 // the truth, what is on its way, and what may still go wrong.
 type node struct {
 	rig
-	owner *owner // of its core, whenever that is a copy
+	own own // to copy into
 
 	truly  version
 	calls  []flight // by key
@@ -25,6 +26,15 @@ type node struct {
 	doubted int64    // when the new connection was made, monotonic ns
 
 	seen, kept marks4 // what the oracle remembers; as of the last commit
+}
+
+// own is what a node has for copies, used again and again.
+type own struct {
+	owner   *owner
+	core    *Core
+	open    map[timestamps.Tick]bool
+	waiting map[ActionKey]Action
+	mem     disk
 }
 
 // marks4 is what the oracle remembers of each thing.
@@ -99,7 +109,8 @@ const (
 )
 
 func newNode(w *smallWorld) *node {
-	n := &node{rig: *newRig(w.limits), owner: new(owner), truly: w.at, left: w.faults}
+	n := &node{rig: *newRig(w.limits), truly: w.at, left: w.faults}
+	n.own = own{new(owner), n.core, n.open, n.waiting, n.mem}
 	n.held = true // each commit would copy the store; a crash is given its own
 	return n
 }
@@ -117,20 +128,38 @@ func (n *node) spend(f faultSet) {
 // become makes n a copy of m, reusing what n has. m must not be stepped as long
 // as n is in use, and no core that lives may share an entity with what n was:
 // then an entity that n owns can be nobody else's, and no new owner is needed
-// for each copy.
-func (n *node) become(m *node) {
-	r, calls, events, asks, own := n.rig, n.calls, n.events, n.due, n.owner
+// for each copy. If n is only to be looked at and copied, and not stepped, it
+// shares the core.
+func (n *node) become(m *node, stepped bool) {
+	calls, events, asks, own := n.calls, n.events, n.due, n.own
 	*n = *m
-	n.owner = own
+	n.own = own
 	n.calls = append(calls[:0], m.calls...)
 	n.events = append(events[:0], m.events...)
 	n.due = append(asks[:0], m.due...)
-	n.core = r.core
-	n.core.become(m.core, own)
-	n.open, n.waiting = refill(r.open, m.open), refill(r.waiting, m.waiting)
-	n.mem.records, n.mem.tombs = refill(r.mem.records, m.mem.records), refill(r.mem.tombs, m.mem.tombs)
-	n.mem.asks, n.mem.told = refill(r.mem.asks, m.mem.asks), refill(r.mem.told, m.mem.told)
+	n.open = refill(own.open, m.open)
 	n.mem.events, n.faults = nil, nil
+	if !stepped {
+		return
+	}
+	n.core = own.core
+	n.core.become(m.core, own.owner)
+	n.waiting = refill(own.waiting, m.waiting)
+	n.mem.records, n.mem.tombs = refill(own.mem.records, m.mem.records), refill(own.mem.tombs, m.mem.tombs)
+	n.mem.asks, n.mem.told = refill(own.mem.asks, m.mem.asks), refill(own.mem.told, m.mem.told)
+}
+
+// steps reports whether an action gives the core an input.
+func (n *node) steps(a action) bool {
+	switch a.kind() {
+	case doMove, doSend, doClock, doHold:
+		return false
+	case doAnswer:
+		f := &n.calls[a.who()]
+		return f.key.Kind == ActStatus || f.half
+	default:
+		return true
+	}
 }
 
 // become makes c a copy of d as Clone would, reusing c's maps.

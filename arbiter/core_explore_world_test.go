@@ -17,6 +17,8 @@ type smallWorld struct {
 	calls  int     // how many calls may be on their way at once
 	late   int     // how many events may be on their way; of more, one is lost
 
+	share int // of the time that there is
+
 	answers [4][phases][2]*Item              // what is said of a thing: in short, in full
 	altered [4][alterations][phases][2]*Item // and by mistake
 	asThey  map[version]*truth               // for comparing
