@@ -71,14 +71,44 @@ type sight struct {
 	l *life
 
 	mu     sync.Mutex
-	halves map[string][]*runtimeapi.PodSandbox // lists of sandboxes whose containers are still to be listed, by their filter
+	halves map[string]half // lists of sandboxes whose containers are still to be listed, by their filter
+}
+
+type half struct {
+	sent      time.Time
+	sandboxes []*runtimeapi.PodSandbox
 }
 
 // call is one call under way.
 type call struct {
 	method string
 	filter string
+	sent   time.Time
 	got    []proto.Message
+}
+
+// lists is when the full lists were sent and answered that succeeded.
+type lists struct {
+	mu  sync.Mutex
+	all []list
+}
+
+type list struct {
+	life           *life
+	sent, answered time.Time
+}
+
+// listed says whether a full list was sent after one time and answered before
+// another.
+func (l *lists) listed(in *life, after, before time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, x := range l.all {
+		if x.life == in && x.sent.After(after) && x.answered.Before(before) {
+			return true
+		}
+	}
+	return false
 }
 
 type callKey struct{}
@@ -93,7 +123,7 @@ func (s *sight) HandleRPC(ctx context.Context, st stats.RPCStats) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	switch st := st.(type) {
 	case *stats.OutPayload:
-		c.filter = filterOf(st.Payload)
+		c.filter, c.sent = filterOf(st.Payload), time.Now()
 	case *stats.InPayload:
 		m, ok := st.Payload.(proto.Message)
 		switch ev, isEvent := m.(*runtimeapi.ContainerEventResponse); {
@@ -146,16 +176,21 @@ func (s *sight) answer(c *call) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.halves == nil {
-			s.halves = map[string][]*runtimeapi.PodSandbox{}
+			s.halves = map[string]half{}
 		}
-		s.halves[c.filter] = all
+		s.halves[c.filter] = half{c.sent, all}
 	case "ListContainers", "StreamContainers":
 		// Only both together are a list.
 		s.mu.Lock()
-		sandboxes := s.halves[c.filter]
+		first, ok := s.halves[c.filter]
 		delete(s.halves, c.filter)
 		s.mu.Unlock()
-		for _, sb := range sandboxes {
+		if ok && c.filter == "" {
+			s.w.sights.mu.Lock()
+			s.w.sights.all = append(s.w.sights.all, list{s.l, first.sent, time.Now()})
+			s.w.sights.mu.Unlock()
+		}
+		for _, sb := range first.sandboxes {
 			s.sandbox(sb.GetId(), sb.GetState(), byList)
 		}
 		for _, m := range c.got {

@@ -45,6 +45,8 @@ type world struct {
 	hurry  chan struct{} // closed at the end: nobody takes his time any more
 
 	seen     sightings
+	sights   lists
+	samples  sampler
 	contents contents
 	main     *reader
 	readers  []*reader
@@ -128,6 +130,7 @@ func (w *world) until(end time.Duration) {
 	for len(w.bad) == 0 {
 		synctest.Wait()
 		w.look()
+		w.sample()
 		next := action{at: end}
 		if len(w.todo) > 0 {
 			i := 0

@@ -68,6 +68,12 @@ func run(ctx context.Context) error {
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return err
 	}
+	if !o.resume { // what failed before is of no interest now
+		old, _ := filepath.Glob(filepath.Join(o.dir, "failed-*.txt"))
+		for _, path := range old {
+			_ = os.Remove(path)
+		}
+	}
 	began := time.Now()
 	p, err := openProgress(filepath.Join(o.dir, "progress.jsonl"), o.build, o.resume)
 	if err != nil {
