@@ -81,8 +81,12 @@ func (s *storm) blow(t *rapid.T) {
 		if len(s.events) > 0 {
 			s.deliver(t)
 		}
-	case 6:
-		s.calls = append(s.calls, s.newCall(ActionKey{Kind: ActList}))
+	case 6: // nobody asked for it
+		key := ActionKey{Kind: ActList}
+		if ids := sortedKeys(s.world.things); len(ids) > 0 && rapid.Bool().Draw(t, "inspect") {
+			key = ActionKey{ActStatus, rapid.SampledFrom(ids).Draw(t, "id")}
+		}
+		s.calls = append(s.calls, s.newCall(key))
 	case 7, 8:
 		if len(s.due) > 0 {
 			i := rapid.IntRange(0, len(s.due)-1).Draw(t, "action")

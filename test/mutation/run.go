@@ -18,6 +18,10 @@ import (
 // testLimit is how long the tests of one mutant may take: many times what they do.
 const testLimit = 2 * time.Minute
 
+// storms is how many cases of each random test a mutant sees: three times the usual number, since some break
+// what is seldom reached.
+const storms = "300"
+
 // verdict is what became of a mutant.
 type verdict struct {
 	transcripts []string // that differ, by file
@@ -126,7 +130,7 @@ func leaveOut(replace map[string]string, dir string) error {
 // test runs the binary in its package's folder. That tests fail is no error.
 func test(ctx context.Context, root, binary string, m *mutant, args ...string) (out string, hung bool, err error) {
 	if m.dir() == "arbiter" {
-		args = append(args, "-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=0s")
+		args = append(args, "-rapid.seed=1", "-rapid.checks="+storms, "-rapid.nofailfile", "-rapid.shrinktime=0s")
 	}
 	args = append(args, "-test.timeout="+testLimit.String())
 	ctx, cancel := context.WithTimeout(ctx, testLimit+30*time.Second)
