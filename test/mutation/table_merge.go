@@ -28,8 +28,8 @@ var mergeMutants = []mutant{
 	},
 	{
 		name: "unknown values move the stamp", rules: "O7", file: "arbiter/core_merge.go",
-		old:   "		put(&r.StartedAt, &r.Evidence.Started, it.StartedAt, ev, cmp.Compare[int64])\n	}\n",
-		new:   "		put(&r.StartedAt, &r.Evidence.Started, it.StartedAt, ev, cmp.Compare[int64])\n	} else if wins(r.Evidence.Started, ev, func() int { return 1 }) {\n		r.Evidence.Started = ev\n	}\n",
+		old:   "		put(&r.IPs, &r.Evidence.IPs, it.IPs, ev, slices.Compare[[]string])\n	}\n",
+		new:   "		put(&r.IPs, &r.Evidence.IPs, it.IPs, ev, slices.Compare[[]string])\n	} else if wins(r.Evidence.IPs, ev, func() int { return 1 }) {\n		r.Evidence.IPs = ev\n	}\n",
 		tests: coreTests,
 	},
 	{

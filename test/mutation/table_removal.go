@@ -119,10 +119,6 @@ var removalMutants = []mutant{
 		old: "timestamps.AddClamped(s.now.Stamp.Wall, -age(id))", new: "timestamps.AddClamped(s.now.Stamp.Wall, -age(id)*0)", tests: coreTests,
 	},
 	{
-		name: "an answer older than the horizon introduces an id", rules: "O6", file: "arbiter/core_list.go",
-		old: "	o.new = o.span.From > c.horizon.Tick\n", new: "	o.new = true\n", tests: coreTests,
-	},
-	{
 		name: "tombstones are without number", rules: "O6", file: "arbiter/core_tombstones.go",
 		old: "!expired && len(c.tombs) <= c.limits.Tombstones ||", new: "!expired ||", tests: coreTests,
 	},
