@@ -67,10 +67,6 @@ var relistMutants = []mutant{
 		old: "min(p.strikes+1, maxStrikes)", new: "min(p.strikes, maxStrikes)", tests: "^TestPeriod",
 	},
 	{
-		name: "a clean relist at the longest forgives nothing", rules: "relist", file: "generic/period.go",
-		old: "max(p.strikes-1, 0)", new: "max(p.strikes, 0)", tests: "^TestPeriod",
-	},
-	{
 		name: "the period stretches without a stream", rules: "relist", file: "generic/period.go",
 		old: "	case v.Clean && p.up:\n", new: "	case v.Clean:\n", tests: "^TestPeriod",
 	},
