@@ -168,15 +168,13 @@ type said struct {
 	list   ListSeen
 	status StatusSeen
 	event  EventSeen
-	box    Item
 }
 
 // do makes an action happen, checks what comes of it and returns what breaks
 // the promise, "" if nothing does.
 func (n *node) do(w *smallWorld, u *said, a action) string {
 	n.pass(pace)
-	before := n.seen
-	switch k := a.kind(); k {
+	switch a.kind() {
 	case doMove:
 		n.move(w, a.who(), phase(a.version()))
 	case doEvent, doRepeat:
@@ -210,18 +208,17 @@ func (n *node) do(w *smallWorld, u *said, a action) string {
 		}
 		out := n.crash()
 		n.take(&out)
-		return n.check(w, &out, nil, &before)
+		return n.check(w, &out, nil)
 	}
 	return ""
 }
 
 // input gives the core an input and checks what it decides.
 func (n *node) input(w *smallWorld, in Input) string {
-	before := n.seen
 	n.mem.events = nil
 	out := n.step(in)
 	n.take(&out)
-	return n.check(w, &out, in, &before)
+	return n.check(w, &out, in)
 }
 
 // elapse lets time pass and wakes the core as it asked for.

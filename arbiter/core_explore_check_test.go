@@ -10,7 +10,7 @@ import (
 // check is the oracle of one step, beside what the rig checks after each (once
 // per incarnation and in order, nothing known is lost, what is stored is what
 // the core holds). It returns what is wrong, "" if nothing is.
-func (n *node) check(w *smallWorld, out *Output, in Input, before *marks4) string {
+func (n *node) check(w *smallWorld, out *Output, in Input) string {
 	if len(n.faults) > 0 {
 		return n.faults[0]
 	}
@@ -27,7 +27,7 @@ func (n *node) check(w *smallWorld, out *Output, in Input, before *marks4) strin
 	}
 	_, event := in.(*EventSeen)
 	for i := range out.Changes.Events {
-		if why := n.checkTold(w, &out.Changes.Events[i], event && n.seen.listed == before.listed); why != "" {
+		if why := n.checkTold(w, &out.Changes.Events[i], event); why != "" {
 			return why
 		}
 	}
