@@ -308,6 +308,13 @@ func (w *world) lie(id string) {
 	w.lied[id]++
 }
 
+// lies returns how often that was.
+func (w *world) lies(id string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lied[id]
+}
+
 // halfList leaves half of the items out of one list.
 func halfList(w *world, rng *rand.Rand) (string, func()) {
 	var keep bool

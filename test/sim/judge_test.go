@@ -62,7 +62,7 @@ func (w *world) judge(all []told) {
 	}
 	for _, e := range order {
 		w.judgeOrder(e)
-		if w.lied[e.id] > 1 && w.believed(e) {
+		if w.lies(e.id) > 1 && w.believed(e) {
 			w.count("entities about which two lies in a row were believed", 1)
 			continue
 		}
@@ -111,7 +111,7 @@ func (w *world) judgeTold(e *entity) {
 			}
 			continue
 		}
-		if ev.Change == store.ChangeUnknown && w.lied[e.id] > 0 {
+		if ev.Change == store.ChangeUnknown && w.lies(e.id) > 0 {
 			continue // a wrong answer said so
 		}
 		if ev.Change != "" {
@@ -126,7 +126,7 @@ func (w *world) judgeTold(e *entity) {
 		tr := rest[i]
 		rest = rest[i+1:]
 		switch {
-		case tr.At.After(ev.read) && w.lied[e.id] < 2:
+		case tr.At.After(ev.read) && w.lies(e.id) < 2:
 			w.failOf(e, "%s at %v was told before it happened", ev.Type, ev.Position)
 		case ev.Type == store.ContainerDied && ev.ExitKnown && ev.ExitCode != tr.ExitCode:
 			w.failOf(e, "%v tells code %d, it was %d", ev.Position, ev.ExitCode, tr.ExitCode)
@@ -240,7 +240,7 @@ func (w *world) failOf(e *entity, format string, args ...any) {
 			fmt.Fprintf(&b, "\n\tseen     %10.6f rung %d in life %d by a %s", s.at.Sub(w.began).Seconds(), r, s.life.n, s.by)
 		}
 	}
-	if n := w.lied[e.id]; n > 0 {
+	if n := w.lies(e.id); n > 0 {
 		fmt.Fprintf(&b, "\n\t%d wrong answers were given about it", n)
 	}
 	w.fail("%s", b.String())

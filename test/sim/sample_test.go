@@ -42,7 +42,7 @@ func (w *world) sample() {
 		switch before, was := s.shown[id]; {
 		case !known:
 			w.fail("shown is %s, which never was", short(id))
-		case w.lied[id] > 0:
+		case w.lies(id) > 0:
 		case (v.State == "exited" || v.State == "notready") && !s.ended[id]:
 			w.fail("shown is %s as %s, which it never was", short(id), v.State)
 		case was && before.Exit != "" && v.Exit != before.Exit && w.life == s.life:

@@ -83,12 +83,32 @@ func (w *world) differs() string {
 	if diff := oracletest.Disagreement(w.rt.Truth(), pods); diff != "" {
 		return diff
 	}
+	if diff := w.reasons(pods); diff != "" {
+		return diff
+	}
 	st := w.life.g.Status()
 	if n := len(st.Asks); n > 0 {
 		return fmt.Sprintf("%d questions are open: %+v", n, st.Asks)
 	}
 	if st.Stream.State != "up" && w.p.mode != pleg.ModeGeneric && streams(w.p.profile) {
 		return "the stream is " + st.Stream.State
+	}
+	return ""
+}
+
+// reasons says which reason of an end is not the runtime's. One may come late and
+// without an event, so it is asked for (O8).
+func (w *world) reasons(pods []pleg.Pod) string {
+	want := map[string]string{}
+	for _, c := range w.rt.Truth().Containers {
+		want[c.Status.GetId()] = c.Status.GetReason()
+	}
+	for _, p := range pods {
+		for _, c := range p.Containers {
+			if c.State == "exited" && c.Reason != want[c.ID] {
+				return fmt.Sprintf("the reason of %s is shown as %q, it is %q", short(c.ID), c.Reason, want[c.ID])
+			}
+		}
 	}
 	return ""
 }
