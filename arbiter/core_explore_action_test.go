@@ -97,7 +97,7 @@ func (n *node) eventActions(w *smallWorld, i int, k actionKind, list []action) [
 	}
 	list = append(list, act(k, i, payloadShort), act(k, i, payloadNone))
 	if k == doEvent && n.may(faultUnknown) {
-		if slot := int(e.slot); e.during.last().of(slot).exists() {
+		if slot := int(e.slot); !w.trusted(slot) && e.during.last().of(slot).exists() {
 			list = append(list, act(k, i, e.during.n-1).but(slot, asUnknown))
 		}
 	}
@@ -111,7 +111,7 @@ func (n *node) answerActions(w *smallWorld, i int, list []action) []action {
 	}
 	last := f.during.n - 1
 	for slot := range w.things {
-		if f.mask.of(slot) == 0 {
+		if f.mask.of(slot) == 0 || w.trusted(slot) {
 			continue
 		}
 		p := f.during.last().of(slot)
@@ -134,7 +134,7 @@ func (n *node) faultActions(w *smallWorld, list []action) []action {
 	if n.may(faultFalse) {
 		for slot := range w.things {
 			p := n.truly.of(slot)
-			if !p.exists() {
+			if !p.exists() || w.trusted(slot) {
 				continue
 			}
 			list = append(list, act(doFalse, slot, int(EventDeleted)))

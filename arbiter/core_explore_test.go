@@ -34,7 +34,7 @@ func smallWorlds() []*smallWorld {
 	ready := version(0).with(0, up)
 	return []*smallWorld{{
 		name: "container", things: []thing{a, c}, moves: []bool{false, true}, at: ready, known: true,
-		faults: 2, calls: 2, late: 1, share: 6,
+		faults: 2, steady: true, calls: 2, late: 1, share: 6,
 	}, {
 		name: "container and many calls", things: []thing{a, c}, moves: []bool{false, true}, at: ready, known: true,
 		faults: 2, calls: 4, late: 4, share: 1,

@@ -14,6 +14,7 @@ type smallWorld struct {
 	at     version // in the beginning
 	known  bool    // the agent has listed and inspected it already
 	faults int     // how many faults, of different kinds, may come together
+	steady bool    // nothing wrong is said of what doesn't change
 	calls  int     // how many calls may be on their way at once
 	late   int     // how many events may be on their way; of more, one is lost
 
@@ -269,6 +270,9 @@ func (w *smallWorld) list(items []Item, k store.Kind, sandbox string, s sight, f
 	}
 	return items
 }
+
+// trusted reports whether nothing wrong is ever said of a thing.
+func (w *smallWorld) trusted(slot int) bool { return w.steady && !w.moves[slot] }
 
 // lies are the ways in which an answer can be wrong about a thing so that the
 // rules promise to hold out. A state further than the true one is believed at
