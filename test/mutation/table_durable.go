@@ -69,7 +69,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "events that wait to be written are without number", rules: "D2", file: "arbiter/loop_numbers.go",
-		old: "held+len(events) > l.cfg.unwritten ||", new: "held+len(events) < 0 ||", tests: loopTests,
+		old: "held+len(events) > l.cfg.Unwritten ||", new: "held+len(events) < 0 ||", tests: loopTests,
 	},
 	{
 		name: "who stands within skipped numbers goes on as if nothing had happened", rules: "D2", file: "arbiter/loop_subscribe.go",
