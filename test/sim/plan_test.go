@@ -102,6 +102,9 @@ func newPlan(seed uint64) plan {
 	if p.mode == pleg.ModeEvented && !streams(p.profile) {
 		p.mode = pleg.ModeHybrid // an error there
 	}
+	if p.profile.Name == "containerd" && dice(seed, "habits").IntN(2) == 0 {
+		p.profile.LateOOM = true // of any version: the reason comes after the event of the end
+	}
 	for range 2 + rng.IntN(9) {
 		p.faults = append(p.faults, newFault(seed, len(p.faults), rng, p.chaos))
 	}
