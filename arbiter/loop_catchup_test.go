@@ -116,3 +116,20 @@ func TestLoopWritesInParts(t *testing.T) {
 		d.equalsStore(m)
 	})
 }
+
+// TestD2LargeRelistMeetsAFullDisk: a relist of several parts finds the disk full. The first part has its
+// numbers by then; all are told from memory in the order of their numbers (F14).
+func TestD2LargeRelistMeetsAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := drive(t, memory())
+		d.sync()
+		d.faulty.FailBefore(-1, store.ErrFull)
+		ids := names("s", 2*partSize)
+		d.sync(items(ids)...)
+		all := d.after(d.beginning())
+		if len(all) != 2*len(ids) || gapless(t, all) != 0 || volatile(all) != len(all) {
+			t.Errorf("told are %d events, %d of them volatile, want %d", len(all), volatile(all), 2*len(ids))
+		}
+		d.crash()
+	})
+}
