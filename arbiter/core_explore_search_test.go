@@ -136,8 +136,7 @@ type worker struct {
 	u     *said
 	name  naming
 	path  []action
-	nodes []*node // nodes[d] is the state after path[:d]; nodes[0] is the root
-	lists [][]action
+	nodes []*node  // nodes[d] is the state after path[:d]; nodes[0] is the root
 	last  []action // the path added last
 	trace []action
 
