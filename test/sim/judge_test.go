@@ -175,11 +175,11 @@ func (w *world) judgeMissing(e *entity) {
 			w.failOf(e, "its removal was not told")
 			return
 		}
-		switch firm, any := w.firm(e, rung(r), at, amended); {
+		switch firm, seen := w.firm(e, rung(r), at, amended); {
 		case firm != "":
 			w.failOf(e, "%s was not told, and %s", t, firm)
 			return
-		case any:
+		case seen:
 			w.count("transitions seen but lost with a kill or in a disk that hung", 1)
 		default:
 			w.count("transitions not observable", 1)
@@ -196,17 +196,17 @@ func (w *world) judgeMissing(e *entity) {
 	}
 }
 
-// firm says why a step had to be told, "" if nothing demands it. any: something
+// firm says why a step had to be told, "" if nothing demands it. seen: something
 // was seen of it, but not for long enough.
-func (w *world) firm(e *entity, r rung, at map[int]time.Time, amended map[string]bool) (why string, any bool) {
+func (w *world) firm(e *entity, r rung, at map[int]time.Time, amended map[string]bool) (why string, seen bool) {
 	for _, s := range w.seen.all[e.id][r] {
-		any = true
+		seen = true
 		if !w.disk.firm(s) || overtaken(e, r, s, at, amended) {
 			continue
 		}
 		return fmt.Sprintf("the agent saw it at %.6f in life %d by a %s", s.at.Sub(w.began).Seconds(), s.life.n, s.by), true
 	}
-	return "", any
+	return "", seen
 }
 
 // overtaken says whether a step was seen when a later one was told already:

@@ -53,7 +53,6 @@ type world struct {
 
 	todo    []action
 	made    int
-	fronts  int            // open faults
 	lied    map[string]int // how often a wrong answer was given about an id
 	endings []func()       // of what is open at the end of the chaos
 
