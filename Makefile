@@ -83,7 +83,7 @@ explore: ## Every interleaving of small worlds, breadth-first, for MINUTES=60 (W
 	@PLEGD_EXPLORE_WALKS=50000 go test -count=1 -timeout 0 -run '^TestExploreSameDigestSameFuture$$' ./arbiter
 
 .PHONY: mutation
-mutation: ## Break each rule in turn, show which test notices, and write that into docs/proof.md (MUTANTS=regexp, 20 min)
+mutation: ## Break each rule in turn, show which test notices, and write that into docs/proof.md (MUTANTS=regexp)
 	@go run ./test/mutation -run '$(MUTANTS)'
 
 # The simulation: a test binary, and a command that runs it on all processors.
