@@ -102,6 +102,19 @@ func testsIn(t *testing.T, dir string) (names []string) {
 	return names
 }
 
+// TestRunningTest: a binary that was ended says which test it was in.
+func TestRunningTest(t *testing.T) {
+	for out, want := range map[string]string{
+		"panic: test timed out after 2m0s\n\trunning tests:\n\t\tTestSlow (2m0s)\n\ngoroutine 1\nmain.TestMain(0x1)\n": "TestSlow",
+		"panic: boom\n\ngoroutine 7\nx/arbiter.TestBoom.func1(0x1)\n":                                                  "TestBoom",
+		"main.TestMain(0x1)\nx/y.TestDeep(0x1)\n":                                                                      "TestDeep",
+	} {
+		if got := running(out); got != want {
+			t.Errorf("%q: %s, want %s", out, got, want)
+		}
+	}
+}
+
 // TestMutationTableIsMeasured: docs/proof.md has a line for every mutant and no other.
 func TestMutationTableIsMeasured(t *testing.T) {
 	table, err := tableIn("../../docs/proof.md")

@@ -154,12 +154,21 @@ func test(ctx context.Context, root, binary string, m *mutant, args ...string) (
 	return out, hung, nil
 }
 
-var inStack = regexp.MustCompile(`\.(Test[A-Za-z0-9_]+)(?:\.func\d+)*\(`)
+var (
+	stillRuns = regexp.MustCompile(`running tests:\n\s+(Test[A-Za-z0-9_]+)`)
+	inStack   = regexp.MustCompile(`\.(Test[A-Za-z0-9_]+)(?:\.func\d+)*\(`)
+)
 
-// running names the test that a stack trace is of.
+// running names the test that was running when a binary ended early: by the list of the testing package, else by
+// a stack.
 func running(out string) string {
-	if f := inStack.FindStringSubmatch(out); f != nil {
+	if f := stillRuns.FindStringSubmatch(out); f != nil {
 		return f[1]
+	}
+	for _, f := range inStack.FindAllStringSubmatch(out, -1) {
+		if f[1] != "TestMain" { // under all of them
+			return f[1]
+		}
 	}
 	return "TestUnknown"
 }
