@@ -27,14 +27,17 @@ func containerThing(id string, code int32) thing {
 }
 
 // smallWorlds are the worlds that are gone through. A and B are sandboxes, C
-// and D containers of A. The first is small enough to be gone through to its
-// end.
+// and D containers of A. The first two are small enough to be gone through to
+// their end.
 func smallWorlds() []*smallWorld {
 	a, c := sandboxThing("A", "10.0.0.5", 0), containerThing("C", 7)
 	ready := version(0).with(0, up)
 	return []*smallWorld{{
 		name: "container", things: []thing{a, c}, moves: []bool{false, true}, at: ready, known: true,
-		faults: 2, steady: true, calls: 2, late: 1, share: 6,
+		faults: 1, steady: true, calls: 2, late: 1, share: 3,
+	}, {
+		name: "container and one call", things: []thing{a, c}, moves: []bool{false, true}, at: ready, known: true,
+		faults: 2, steady: true, calls: 1, late: 1, share: 3,
 	}, {
 		name: "container and many calls", things: []thing{a, c}, moves: []bool{false, true}, at: ready, known: true,
 		faults: 2, calls: 4, late: 4, share: 1,
