@@ -142,7 +142,8 @@ func digestEntity(e *entity) uint64 {
 	return h.h
 }
 
-// digest is a hash over words: each is mixed in by one wide multiplication.
+// digest is a hash over words: two at a time are mixed in by one wide
+// multiplication, as in wyhash.
 type digest struct{ h uint64 }
 
 const (
@@ -175,25 +176,34 @@ func (d *digest) record(r *store.Record) {
 }
 
 func (d *digest) num(words ...uint64) {
-	for _, w := range words {
-		hi, lo := bits.Mul64(d.h^w, digestFactor)
-		d.h = hi ^ lo + digestSeed
+	for ; len(words) > 1; words = words[2:] {
+		d.mix(words[0], words[1])
 	}
+	if len(words) > 0 {
+		d.mix(words[0], 0)
+	}
+}
+
+func (d *digest) mix(a, b uint64) {
+	hi, lo := bits.Mul64(d.h^a, digestFactor^b)
+	d.h = hi ^ lo + digestSeed
 }
 
 func (d *digest) text(texts ...string) {
 	for _, t := range texts {
-		d.num(uint64(len(t)))
-		for ; len(t) >= 8; t = t[8:] {
-			d.num(word(t))
+		n := uint64(len(t))
+		for ; len(t) > 15; t = t[16:] {
+			d.mix(word(t), word(t[8:]))
 		}
-		if len(t) > 0 {
-			var rest uint64
-			for i := range len(t) {
-				rest = rest<<8 | uint64(t[i])
-			}
-			d.num(rest)
+		if len(t) > 7 {
+			d.mix(word(t), n)
+			t = t[8:]
 		}
+		rest := n << 56 // a text's end: what is left of it is at most seven bytes
+		for i := range len(t) {
+			rest |= uint64(t[i]) << (8 * i)
+		}
+		d.mix(rest, n)
 	}
 }
 
