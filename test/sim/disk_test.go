@@ -23,7 +23,6 @@ type disk struct {
 	killed  chan<- *life  // told then
 	after   bool          // after it was written
 	trouble []span        // times at which something was wrong
-	hangs   []span        // those at which commits waited
 	written map[timestamps.Position]bool
 	renewed int // times that the journal was lost
 	rescued int
@@ -65,15 +64,12 @@ func (d *disk) hang() (release func()) {
 	gate := make(chan struct{})
 	d.hung = gate
 	d.note(true)
-	n := len(d.hangs)
-	d.hangs = append(d.hangs, span{from: time.Now()})
 	return sync.OnceFunc(func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if d.hung == gate {
 			d.hung = nil
 		}
-		d.hangs[n].to = time.Now()
 		close(gate)
 		d.note(d.broken != nil)
 	})
@@ -181,16 +177,14 @@ func (h *held) Close() error { return h.Faulty.Close() }
 // firm says whether what was learnt must have been written by the end of that
 // life. A disk in trouble is tried again after 10 s at most; a kill within a
 // second of the learning counts as too early. Of the lists that come while a
-// commit hangs only the newest two are kept.
+// commit hangs only the newest two are kept, so none of them is held against it.
 func (d *disk) firm(s sighting) bool {
 	const retry, window = 11 * time.Second, time.Second
 	l, at := s.life, s.at
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, h := range d.hangs {
-		if s.by == byList && !at.Before(h.from) && (h.to.IsZero() || !at.After(h.to)) {
-			return false
-		}
+	if s.hung && s.by == byList {
+		return false
 	}
 	if l.ended.IsZero() {
 		return true

@@ -85,7 +85,7 @@ func (r *reader) lost(err error) {
 			return
 		}
 	}
-	if gone == 0 && !r.w.mayForget() {
+	if (gone == 0 || len(r.events) > 0) && !r.w.mayForget() {
 		r.w.fail("reader %s: lost its position without a reason: %v", r.name, err)
 	}
 	r.at = new(r.w.life.g.Oldest())

@@ -164,9 +164,7 @@ func (w *world) resumeEverywhere(g *pleg.Generator, all []told) {
 				w.fail("reading on after %v: %v comes where %v came before", all[i].Position, ev.Position, all[j].Position)
 				return
 			}
-			if i%whole == 0 {
-				w.contents.check(w, "resumed", ev)
-			}
+			w.contents.check(w, "resumed", ev)
 		}
 	}
 }
@@ -209,6 +207,10 @@ func (w *world) resumeStored(all []told) {
 			return
 		case len(next) != 1:
 			w.fail("stored after %v: nothing", at)
+			return
+		}
+		if next[0].Position != all[i+1].Position {
+			w.fail("stored after %v: %v, where %v came before", at, next[0].Position, all[i+1].Position)
 			return
 		}
 		w.contents.check(w, "of the file", &next[0])

@@ -35,17 +35,19 @@ type sighting struct {
 	life *life
 	at   time.Time
 	by   source
+	hung bool // commits waited then
 }
 
 // sightings is all that reached the agent, by id and rung: the first of each
-// life, since that is the one that had the longest time to be written.
+// life, since that is the one that had the longest time to be written, and the
+// first while commits waited, which may count for less.
 type sightings struct {
 	mu  sync.Mutex
 	all map[string]map[rung][]sighting
 }
 
-func (s *sightings) add(id string, r rung, l *life, by source) {
-	if id == "" || l.dead.Load() {
+func (s *sightings) add(id string, r rung, seen sighting) {
+	if id == "" || seen.life.dead.Load() {
 		return
 	}
 	s.mu.Lock()
@@ -57,11 +59,11 @@ func (s *sightings) add(id string, r rung, l *life, by source) {
 		s.all[id] = map[rung][]sighting{}
 	}
 	for _, have := range s.all[id][r] {
-		if have.life == l && have.by == by {
+		if have.life == seen.life && have.by == seen.by && have.hung == seen.hung {
 			return
 		}
 	}
-	s.all[id][r] = append(s.all[id][r], sighting{l, time.Now(), by})
+	s.all[id][r] = append(s.all[id][r], seen)
 }
 
 // sight sees what reaches the agent in one life: it is the stats handler of its
@@ -72,6 +74,11 @@ type sight struct {
 
 	mu     sync.Mutex
 	halves map[string]half // lists of sandboxes whose containers are still to be listed, by their filter
+}
+
+// add notes what was seen.
+func (s *sight) add(id string, r rung, by source) {
+	s.w.seen.add(id, r, sighting{s.l, time.Now(), by, s.w.disk.hanging()})
 }
 
 type half struct {
@@ -221,47 +228,47 @@ func (s *sight) event(ev *runtimeapi.ContainerEventResponse) {
 	for _, c := range ev.GetContainersStatuses() {
 		s.container(c)
 	}
-	s.w.seen.add(ev.GetContainerId(), rungCreated, s.l, byType)
+	s.add(ev.GetContainerId(), rungCreated, byType)
 	switch ev.GetContainerEventType() {
 	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		s.w.seen.add(ev.GetContainerId(), rungUp, s.l, byType)
+		s.add(ev.GetContainerId(), rungUp, byType)
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
 		if ev.GetContainerId() != ev.GetPodSandboxStatus().GetId() {
-			s.w.seen.add(ev.GetContainerId(), rungUp, s.l, byType)
+			s.add(ev.GetContainerId(), rungUp, byType)
 		}
 	}
 }
 
 func (s *sight) sandbox(id string, state runtimeapi.PodSandboxState, by source) {
-	s.w.seen.add(id, rungCreated, s.l, by)
+	s.add(id, rungCreated, by)
 	if state == runtimeapi.PodSandboxState_SANDBOX_READY {
-		s.w.seen.add(id, rungUp, s.l, by)
+		s.add(id, rungUp, by)
 	} else {
-		s.w.seen.add(id, rungDown, s.l, by)
+		s.add(id, rungDown, by)
 	}
 }
 
 func (s *sight) listed(all []*runtimeapi.Container) {
 	for _, c := range all {
-		s.w.seen.add(c.GetId(), rungCreated, s.l, byList)
+		s.add(c.GetId(), rungCreated, byList)
 		switch c.GetState() {
 		case runtimeapi.ContainerState_CONTAINER_RUNNING:
-			s.w.seen.add(c.GetId(), rungUp, s.l, byList)
+			s.add(c.GetId(), rungUp, byList)
 		case runtimeapi.ContainerState_CONTAINER_EXITED:
-			s.w.seen.add(c.GetId(), rungDown, s.l, byList)
+			s.add(c.GetId(), rungDown, byList)
 		}
 	}
 }
 
 func (s *sight) container(c *runtimeapi.ContainerStatus) {
-	s.w.seen.add(c.GetId(), rungCreated, s.l, byStatus)
+	s.add(c.GetId(), rungCreated, byStatus)
 	if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING || c.GetStartedAt() > 0 {
-		s.w.seen.add(c.GetId(), rungUp, s.l, byStatus)
+		s.add(c.GetId(), rungUp, byStatus)
 	}
 	if c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
-		s.w.seen.add(c.GetId(), rungDown, s.l, byStatus)
+		s.add(c.GetId(), rungDown, byStatus)
 		if c.GetFinishedAt() > 0 {
-			s.w.seen.add(c.GetId(), rungCode, s.l, byStatus)
+			s.add(c.GetId(), rungCode, byStatus)
 		}
 	}
 }
