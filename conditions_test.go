@@ -240,6 +240,35 @@ func TestConditionStateReset(t *testing.T) {
 	}
 }
 
+// TestConditionStateResetLater: the same for a state file that turns out to be
+// damaged while the agent runs.
+func TestConditionStateResetLater(t *testing.T) {
+	t.Parallel()
+	rt, path := simtest.Start(t, simruntime.Config{})
+	var disk *storetest.Faulty
+	cfg := pleg.Config{Endpoint: path, StateDir: t.TempDir(), RelistPeriod: 50 * time.Millisecond}
+	cfg = pleg.WithStore(cfg, func(s store.Store) store.Store {
+		disk = storetest.NewFaulty(s)
+		return disk
+	})
+	a := startAgent(t, cfg, nil)
+	a.settle()
+	if c := a.check(pleg.CheckState); !c.OK {
+		t.Fatalf("before: %+v", c)
+	}
+	disk.OnRenew(func(error) error { disk.FailBefore(0, nil); return nil })
+	disk.FailBefore(-1, store.ErrDamaged)
+	_, err := rt.RunPodSandbox(simruntime.PodSpec{Namespace: "default", Name: "new", UID: "uid-new"})
+	must(t, err)
+	const want = "earlier positions are lost, the old state file was set aside as "
+	waitFor(t, "a fresh file", func() bool { return strings.Contains(a.check(pleg.CheckState).Reason, want) })
+	if c := a.check(pleg.CheckState); c.OK || !c.Ready || time.Since(c.Since) > time.Minute {
+		t.Errorf("%+v", c)
+	}
+	a.settle()
+	a.finish()
+}
+
 // livez asks /livez as the kubelet does, of a server that is there for this
 // question alone: one that waits for others would stop virtual time.
 func livez(t *testing.T, g *pleg.Generator) (code int) {

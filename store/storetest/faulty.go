@@ -129,6 +129,15 @@ func (f *Faulty) Renew(cause error) error {
 	return err
 }
 
+// Aside returns where the inner store has set a file aside, "" if it has not or
+// can't.
+func (f *Faulty) Aside() string {
+	if s, ok := f.inner.(interface{ Aside() string }); ok {
+		return s.Aside()
+	}
+	return ""
+}
+
 // mend asks a hook and then the inner store, and counts if both went well.
 func (f *Faulty) mend(cause error, hook *func(error) error, do func(store.Rescuer, error) error, count *int) error {
 	f.mu.Lock()
