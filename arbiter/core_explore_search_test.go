@@ -3,6 +3,7 @@ package arbiter
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -139,6 +140,7 @@ type worker struct {
 	nodes []*node  // nodes[d] is the state after path[:d]; nodes[0] is the root
 	last  []action // the path added last
 	trace []action
+	way   []uint64 // digests on the way to stillness
 
 	steps, settlings int64
 }
@@ -217,13 +219,19 @@ func (k *worker) try(d int, a action) bool {
 	return true
 }
 
-// known tells whether the way on from a state that is quiet was gone already.
+// known tells whether the way on from a state that is quiet was gone already. A
+// way that comes back to itself is none: it goes round for ever.
 func (k *worker) known(n *node) func(rounds int) bool {
+	k.way = k.way[:0]
 	return func(rounds int) bool {
 		k.settlings++
 		d := newDigest()
 		d.num(k.name.digest(k.s.w, n), uint64(rounds))
-		return !k.s.stilled.add(d.h)
+		if k.s.stilled.add(d.h) {
+			k.way = append(k.way, d.h)
+			return false
+		}
+		return !slices.Contains(k.way, d.h)
 	}
 }
 

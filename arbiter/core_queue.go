@@ -243,7 +243,7 @@ func (c *Core) actionFor(s *step, a store.Ask, fresh bool) Action {
 	}
 	act.PodKey, act.Unknown = e.rec.PodKey(), e.rec.Provisional
 	if a.Why&store.ReasonRemoval != 0 {
-		if e.absentStands() && e.absent.weak {
+		if e.absentStands() && (e.absent.weak || s.now.Stamp.Mono < c.doubtful) { // sooner it would not count
 			act.NotBefore = timestamps.AddClamped(e.absent.mono, c.limits.BasePeriod)
 		}
 		switch {

@@ -23,6 +23,10 @@ var removalMutants = []mutant{
 		old: "(!weak && !e.absent.weak || call.Sent.Mono", new: "(!weak && !e.absent.weak || call.Sent.Wall", tests: coreTests,
 	},
 	{
+		name: "a second witness is asked for before it can count", rules: "O4", file: "arbiter/core_queue.go",
+		old: "(e.absent.weak || s.now.Stamp.Mono < c.doubtful)", new: "e.absent.weak", tests: coreTests,
+	},
+	{
 		name: "a witness stands though a later answer showed the entity", rules: "O4", file: "arbiter/core_removal.go",
 		old: "return e.absent.sent > e.rec.Known", new: "return e.absent.sent != 0", tests: coreTests,
 	},
