@@ -24,8 +24,13 @@ type kind struct {
 
 // begin lets a fault begin, and end when its time is over or the chaos is.
 func (f fault) begin(w *world) {
-	w.count("fault: "+f.kind.name, 1)
+	w.beginning = f.kind.name
 	what, end := f.kind.begin(w, f.rng)
+	if what == ofNothing {
+		w.note("%s %s", f.kind.name, what)
+		return
+	}
+	w.count("fault: "+f.kind.name, 1)
 	w.note("%s %s, %v", f.kind.name, what, f.last.Round(time.Millisecond))
 	if end == nil {
 		return
@@ -41,8 +46,13 @@ func (f fault) begin(w *world) {
 	w.after(f.last, stop)
 }
 
-// rules puts rules into effect until the end of a fault.
+// ofNothing is what a fault does that finds nothing to be done to.
+const ofNothing = "of nothing"
+
+// rules puts rules into effect until the end of a fault, and then counts how
+// often they acted.
 func (w *world) rules(rules ...simruntime.Rule) (end func()) {
+	name := w.beginning
 	var handles []*simruntime.RuleHandle
 	for _, r := range rules {
 		handles = append(handles, w.must(w.rt.AddRule(r)))
@@ -50,6 +60,7 @@ func (w *world) rules(rules ...simruntime.Rule) (end func()) {
 	return func() {
 		for _, h := range handles {
 			h.Remove()
+			w.count("acted: "+name, h.Acted())
 		}
 	}
 }
@@ -87,12 +98,15 @@ func isMethod(method, part string) bool {
 
 var failures = []codes.Code{codes.Unavailable, codes.Unknown, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Internal}
 
-// stream is a fault of the call that opens the event stream.
+// stream is a fault of the call that opens the event stream, for which the one
+// that is open ends.
 func stream(change func(rng *rand.Rand, r *simruntime.Rule) string) func(*world, *rand.Rand) (string, func()) {
 	return func(w *world, rng *rand.Rand) (string, func()) {
 		r := simruntime.Rule{Method: simruntime.MethodGetContainerEvents}
 		what := change(rng, &r)
-		return what, w.rules(r)
+		end := w.rules(r)
+		w.rt.EndStreams(codes.Unavailable)
+		return what, end
 	}
 }
 
@@ -169,10 +183,11 @@ var kinds = []kind{
 		return "", w.rt.Thaw
 	}},
 	{"agent killed", func(w *world, rng *rand.Rand) (string, func()) {
-		if w.life != nil {
-			w.kill()
-			w.startLater(rng)
+		if w.life == nil {
+			return ofNothing, nil
 		}
+		w.kill()
+		w.startLater(rng)
 		return "", nil
 	}},
 	{"agent killed at a commit", func(w *world, rng *rand.Rand) (string, func()) {
@@ -181,10 +196,11 @@ var kinds = []kind{
 		return fmt.Sprintf("%d from now, after it %v", n, after), func() { w.disk.kill(0, false) }
 	}},
 	{"agent stopped", func(w *world, rng *rand.Rand) (string, func()) {
-		if w.life != nil {
-			w.stop()
-			w.startLater(rng)
+		if w.life == nil {
+			return ofNothing, nil
 		}
+		w.stop()
+		w.startLater(rng)
 		return "", nil
 	}},
 	{"disk full", func(w *world, _ *rand.Rand) (string, func()) {
@@ -258,6 +274,7 @@ func (w *world) restart(rng *rand.Rand, kill bool, away time.Duration, as *simru
 		loaded := func() {}
 		if empty > 0 {
 			w.note("the runtime lists nothing for %v", empty)
+			w.beginning = "empty lists after a restart"
 			loaded = w.rules(simruntime.Rule{Where: func(op simruntime.Op) bool { return isMethod(op.Method, "List") }, Edit: w.nothing})
 		}
 		w.rt.Up()
@@ -352,7 +369,7 @@ func without[T interface{ GetId() string }](items []T, drop func(string) bool) (
 func wrongState(w *world, rng *rand.Rand) (string, func()) {
 	c := w.anyContainer(rng)
 	if c == nil {
-		return "of nothing", nil
+		return ofNothing, nil
 	}
 	id, state := c.Status.GetId(), runtimeapi.ContainerState(rng.IntN(4))
 	edit := simruntime.ContainerSays(id, state)
@@ -386,7 +403,7 @@ func goneBetween(w *world, rng *rand.Rand) (string, func()) {
 func falseEvent(w *world, rng *rand.Rand) (string, func()) {
 	c := w.anyContainer(rng)
 	if c == nil || c.Status.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		return "of nothing", nil
+		return ofNothing, nil
 	}
 	ev := &simruntime.Event{
 		ContainerId: c.Status.GetId(), CreatedAt: w.clock.Now().UnixNano(),

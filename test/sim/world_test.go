@@ -56,6 +56,8 @@ type world struct {
 	lied    map[string]int // how often a wrong answer was given about an id
 	endings []func()       // of what is open at the end of the chaos
 
+	beginning string // the kind of fault that begins
+
 	mu     sync.Mutex
 	counts map[string]int
 	script []string // what was done, and when
