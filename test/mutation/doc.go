@@ -8,6 +8,8 @@
 // test binary runs twice: all transcripts of the arbiter's core, and then the tests that the mutant names.
 // Of the core's own tests all that fail are noted, of others the first.
 //
+// Before all of them the same tests run with nothing broken, and have to pass.
+//
 // A run fails when a mutant survives, no longer applies, or doesn't compile. The lines of what was run are
 // written into the table in docs/proof.md: it is measured, not believed. Random tests run from a fixed
 // seed, so that the table is the same each time.

@@ -50,11 +50,24 @@ func measure(ctx context.Context, only string, missing bool, docs string, stdout
 	began, caught, survivors, broken := time.Now(), 0, 0, 0
 	rows := map[string]string{}
 	all := mutants()
+	var chosen []*mutant
 	for i := range all {
 		m := &all[i]
-		if !wanted.MatchString(m.rules+" "+m.name+" "+m.file) || missing && lineOf(m, have) != "" {
-			continue
+		if wanted.MatchString(m.rules+" "+m.name+" "+m.file) && (!missing || lineOf(m, have) == "") {
+			chosen = append(chosen, m)
 		}
+	}
+	for _, c := range controls(chosen) {
+		v, err := run(ctx, root, temp, &c)
+		if err == nil && v.caught() {
+			err = fmt.Errorf("tests of %s fail with nothing broken, so they prove nothing: %s", c.pkg(), row(&c, v))
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "tests of %s pass with nothing broken\n", c.pkg())
+	}
+	for _, m := range chosen {
 		v, err := run(ctx, root, temp, m)
 		if ctx.Err() != nil {
 			break

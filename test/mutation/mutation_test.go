@@ -24,7 +24,7 @@ func TestMutantsApply(t *testing.T) {
 	names := map[string]bool{}
 	for i := range all {
 		m := &all[i]
-		if names[m.name] || m.name == "" || m.rules == "" || m.old == m.new {
+		if names[m.name] || m.name == "" || m.rules == "" || m.old == "" || m.old == m.new {
 			t.Errorf("%q: the name is not unique, or something is missing", m.name)
 		}
 		names[m.name] = true
@@ -130,5 +130,31 @@ func TestMutationTableIsMeasured(t *testing.T) {
 		if want := "| " + all[i].rules + " | " + all[i].name + " | "; !strings.HasPrefix(lines[i+2], want) || strings.HasSuffix(lines[i+2], "|  |") {
 			t.Errorf("line %q is not of %q: run make mutation", lines[i+2], all[i].name)
 		}
+	}
+}
+
+// TestControls: what mutants are judged by is run with nothing broken, too, each
+// package's tests once.
+func TestControls(t *testing.T) {
+	chosen := []*mutant{
+		{file: "a/x.go", old: "x", tests: "^TestA"}, {file: "a/y.go", old: "x", tests: "^TestB"}, {file: "a/y.go", old: "y", tests: "^TestA"},
+		{file: "b/x.go", old: "x", tests: "^TestA"}, {file: "b/x.go", old: "y", tests: coreTests}, {file: "c/x.go", old: "x"}, {file: "c/x.go", old: "y", tests: "^TestC"},
+	}
+	var got []string
+	for _, c := range controls(chosen) {
+		got = append(got, c.pkg()+" "+c.tests)
+		if c.old != "" || c.new != "" {
+			t.Errorf("%s is broken", c.file)
+		}
+	}
+	if want := []string{"./a ^TestA|^TestB", "./b ^TestA", "./b " + coreTests, "./c ^TestC"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	whole, err := os.ReadFile("mutant.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := (&mutant{file: "mutant.go"}).apply("."); err != nil || string(text) != string(whole) {
+		t.Errorf("a control is not the file as it is: %v", err)
 	}
 }
