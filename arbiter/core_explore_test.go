@@ -27,8 +27,8 @@ func containerThing(id string, code int32) thing {
 }
 
 // smallWorlds are the worlds that are gone through. A and B are sandboxes, C
-// and D containers of A. The first two are small enough to be gone through to
-// their end.
+// and D containers of A. Without a fault the first two are small enough to be
+// gone through to their end.
 func smallWorlds() []*smallWorld {
 	a, c := sandboxThing("A", "10.0.0.5", 0), containerThing("C", 7)
 	ready := version(0).with(0, up)
