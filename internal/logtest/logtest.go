@@ -51,3 +51,18 @@ func (b *Buffer) Count(text string) (n int) {
 
 // Logger returns a logger that writes text to the buffer.
 func (b *Buffer) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+// Attr returns the value of one attribute of a line that slog's text handler
+// wrote, "" if it has none.
+func Attr(line, key string) string {
+	_, rest, ok := strings.Cut(" "+line, " "+key+"=")
+	if !ok {
+		return ""
+	}
+	if strings.HasPrefix(rest, `"`) {
+		value, _, _ := strings.Cut(rest[1:], `"`)
+		return value
+	}
+	value, _, _ := strings.Cut(rest, " ")
+	return value
+}

@@ -2,7 +2,6 @@ package field_test
 
 import (
 	"log/slog"
-	"strings"
 
 	"github.com/plegd/plegd/internal/logtest"
 )
@@ -20,25 +19,11 @@ func (r *records) all() []string { return r.buf.Lines() }
 func (r *records) messages() map[string]int {
 	m := map[string]int{}
 	for _, line := range r.all() {
-		msg := field1(line, "msg=")
-		if c := field1(line, "condition="); c != "" {
+		msg := logtest.Attr(line, "msg")
+		if c := logtest.Attr(line, "condition"); c != "" {
 			msg += " (" + c + ")"
 		}
 		m[msg]++
 	}
 	return m
-}
-
-// field1 returns the value of one attribute of a line of slog's text handler.
-func field1(line, key string) string {
-	_, rest, ok := strings.Cut(line, " "+key)
-	if !ok {
-		return ""
-	}
-	if strings.HasPrefix(rest, `"`) {
-		value, _, _ := strings.Cut(rest[1:], `"`)
-		return value
-	}
-	value, _, _ := strings.Cut(rest, " ")
-	return value
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/oracletest"
 	"github.com/plegd/plegd/store"
 )
@@ -226,9 +227,9 @@ func (w *world) checkLog() {
 	defer w.log.mu.Unlock()
 	seen := map[string]int{}
 	for _, line := range w.log.lines {
-		key := attr(line, "msg=") + attr(line, "condition=")
+		key := logtest.Attr(line, "msg") + logtest.Attr(line, "condition")
 		seen[key]++
-		if attr(line, "level=") == "ERROR" && attr(line, "condition=") == "" && w.disk.renewals() == 0 {
+		if logtest.Attr(line, "level") == "ERROR" && logtest.Attr(line, "condition") == "" && w.disk.renewals() == 0 {
 			w.fail("logged: %s", line)
 		}
 	}

@@ -51,6 +51,10 @@ func openProgress(path, build string, resume bool) (*progress, error) {
 	}
 	var err error
 	p.file, err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	_, err = p.file.WriteString("\n") // the last line may be cut short
 	return p, err
 }
 
