@@ -301,6 +301,16 @@ func (n *node) witness(slot int) {
 	n.liar = n.liar || n.seen.lies[slot] > 1
 }
 
+// haunt takes an answer for two lies that shows what was removed and forgotten:
+// nothing is left to tell it from what is new, so it is told from the beginning.
+func (n *node) haunt(w *smallWorld, s sight) {
+	x := &w.things[s.slot]
+	if s.what == asGhost && n.recordOf(x.id) == nil && n.mem.told[store.Key{Kind: x.kind, ID: x.id}].state == store.StateRemoved {
+		n.witness(int(s.slot))
+		n.witness(int(s.slot))
+	}
+}
+
 // answer takes a call one phase further.
 func (n *node) answer(w *smallWorld, u *said, a action) string {
 	f := &n.calls[a.who()]
@@ -323,6 +333,8 @@ func (n *node) answer(w *smallWorld, u *said, a action) string {
 		return ""
 	}
 	done := n.arrive(a.who())
+	n.haunt(w, s)
+	n.haunt(w, done.boxes)
 	if done.key.Kind == ActStatus {
 		slot := w.slot(done.key.ID)
 		done.first.Answered = n.stamp()
