@@ -106,7 +106,7 @@ func (o *runOptions) addTo(cmd *cobra.Command) {
 	countFlag(f, &o.keepEntries, "retention-entries", "events that are kept")
 	sizeFlag(f, &o.keepBytes, "retention-bytes", "size of the events that are kept")
 	f.StringVar(&o.listen, "http-listen", defaultListen, "TCP address of /metrics, /livez and /readyz; \"\" for none")
-	f.StringVar(&o.socket, "socket", defaultSocket, "unix socket of the API; \"\" for none")
+	f.StringVar(&o.socket, "socket", defaultSocket, "unix socket of the API, /path or unix:///path; \"\" for none")
 	f.BoolVar(&o.kubeletMetrics, "kubelet-metrics", false, "export the kubelet's metrics of pod lifecycle events too, under its names")
 	durationFlag(f, &o.watchdog, "watchdog", "run the agent as a child, and kill it when it gives no sign of life for so long (default: off)")
 	o.log.addTo(cmd)
@@ -147,9 +147,11 @@ func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) erro
 		return err
 	}
 	if o.socket != "" {
-		if err := checkSocketPath("socket", o.socket); err != nil {
+		path, err := socketPath(o.socket)
+		if err != nil {
 			return err
 		}
+		o.socket = path
 	}
 	if o.keepBytes > store.DefaultMaxSize/2 { // the library says it in bytes
 		return usagef("--retention-bytes %s: must be at most %s, half of what the state file may grow to", showSize(o.keepBytes), showSize(store.DefaultMaxSize/2))
@@ -238,12 +240,20 @@ func checkWatchdog(limit time.Duration, getenv func(string) string) error {
 	return nil
 }
 
-// checkSocketPath says what is wrong with the path of a socket to serve on.
-func checkSocketPath(flag, path string) error {
-	if len(path) > unixsock.MaxPath {
-		return usagef("--%s %.200q: the path has %d bytes, a unix socket's may have %d", flag, path, len(path), unixsock.MaxPath)
+// otherScheme fits what is meant as an address and not as the path of a socket.
+var otherScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
+
+// socketPath reads --socket, the unix socket to serve on, as
+// --runtime-endpoint is given.
+func socketPath(given string) (string, error) {
+	path := strings.TrimPrefix(given, "unix://")
+	switch {
+	case path == "" || otherScheme.MatchString(path):
+		return "", usagef("--socket %.200q: must be the path of a unix socket, /path or unix:///path", given)
+	case len(path) > unixsock.MaxPath:
+		return "", usagef("--socket %.200q: the path has %d bytes, a unix socket's may have %d", path, len(path), unixsock.MaxPath)
 	}
-	return nil
+	return path, nil
 }
 
 // modeNames lists the modes, the default first.

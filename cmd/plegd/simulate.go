@@ -76,7 +76,7 @@ func newSimulate(std streams) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.socket, "socket", "", "path of the unix socket to serve on (required)")
+	f.StringVar(&o.socket, "socket", "", "the unix socket to serve on, /path or unix:///path (required)")
 	seedFlag(f, &o.seed, "seed", "decides pods and faults")
 	countFlag(f, &o.pods, "pods", "pods at a time")
 	rateFlag(f, &o.rate, "rate", "transitions a second")
@@ -105,12 +105,14 @@ func (o *simulateOptions) complete(f *pflag.FlagSet) error {
 		return usagef("--socket is required: the path of the unix socket to serve on")
 	}
 	// As --runtime-endpoint takes it, and as the line that is printed has it.
-	path, err := filepath.Abs(strings.TrimPrefix(o.socket, "unix://"))
+	path, err := socketPath(o.socket)
 	if err != nil {
+		return err
+	}
+	if path, err = filepath.Abs(path); err != nil {
 		return usagef("--socket %q: %v", o.socket, err)
 	}
-	o.socket = path
-	if err := checkSocketPath("socket", o.socket); err != nil {
+	if o.socket, err = socketPath(path); err != nil { // it has become longer
 		return err
 	}
 	if o.noEvents && f.Changed("profile") {
