@@ -26,10 +26,16 @@ BENCH    ?= .
 FUZZTIME ?= 20s
 SEEDS    ?= 2000
 FROM     ?= 0
-TO       ?= $(shell echo $$(($(FROM) + $(SEEDS) - 1)))
+TO       ?=
+MINUTES  ?= 60
 MUTANTS  ?=
 PKG      ?= ./...
 ARGS     ?=
+
+# $(call number,NAME,LEAST) is a command that takes nothing but a whole number in variable NAME.
+number = { [[ '$($1)' =~ ^(0|[1-9][0-9]{0,9})$$ ]] && (( $($1) >= $2 )); } || { echo '$1="$($1)": must be a whole number, $2 or more' >&2; exit 2; }
+# The same, but the variable may be empty.
+maybe = $(if $($1),$(call number,$1,$2),:)
 
 ##@ Use
 
@@ -78,7 +84,8 @@ unit: cc ## Unit tests under the race detector
 
 .PHONY: explore
 explore: ## Every interleaving of small worlds, breadth-first, for MINUTES=60 (WORLD=regexp of one, DEPTH=, FAULTS=)
-	@PLEGD_EXPLORE_SECONDS=$$(( $(or $(MINUTES),60) * 60 )) PLEGD_EXPLORE_DEPTH='$(DEPTH)' PLEGD_EXPLORE_FAULTS='$(FAULTS)' PLEGD_EXPLORE_WORLD='$(WORLD)' \
+	@$(call number,MINUTES,1); $(call maybe,DEPTH,1); $(call maybe,FAULTS,0)
+	@PLEGD_EXPLORE_SECONDS=$$(( $(MINUTES) * 60 )) PLEGD_EXPLORE_DEPTH='$(DEPTH)' PLEGD_EXPLORE_FAULTS='$(FAULTS)' PLEGD_EXPLORE_WORLD='$(WORLD)' \
 		go test -count=1 -timeout 0 -v -run '^TestExploreSmallWorlds$$' ./arbiter
 	@PLEGD_EXPLORE_WALKS=50000 go test -count=1 -timeout 0 -run '^TestExploreSameDigestSameFuture$$' ./arbiter
 
@@ -89,12 +96,19 @@ mutation: ## Break each rule in turn, show which test notices, and write that in
 # The simulation: a test binary, and a command that runs it on all processors.
 SIM := $(CURDIR)/.cache/sim
 
-.PHONY: sim sim-campaign sim-binaries
-sim: sim-binaries ## The whole agent in virtual time, SEEDS=2000 of them from FROM=0 on; FROM=n TO=n is one seed again, TWICE=1 compares two runs of each
-	@$(SIM)/campaign -bin $(SIM)/sim.test -dir $(SIM)/last -from $(FROM) -to $(TO) $(if $(TWICE),-twice)
+# The last seed, for the shell.
+LAST = $(or $(TO),$$(( $(FROM) + $(SEEDS) - 1 )))
 
-sim-campaign: sim-binaries ## The same for many seeds, FROM= to TO=: goes on where it was stopped
-	@$(SIM)/campaign -bin $(SIM)/sim.test -dir $(SIM)/long -from $(FROM) -to $(TO) -resume
+.PHONY: sim sim-campaign sim-range sim-binaries
+sim: sim-range sim-binaries ## The whole agent in virtual time, SEEDS=2000 of them from FROM=0 on; FROM=n TO=n is one seed again, TWICE=1 compares two runs of each
+	@$(SIM)/campaign -bin $(SIM)/sim.test -dir $(SIM)/last -from $(FROM) -to $(LAST) $(if $(TWICE),-twice)
+
+sim-campaign: sim-range sim-binaries ## The same for many seeds, FROM= to TO=: goes on where it was stopped
+	@$(SIM)/campaign -bin $(SIM)/sim.test -dir $(SIM)/long -from $(FROM) -to $(LAST) -resume
+
+sim-range:
+	@$(call number,SEEDS,1); $(call number,FROM,0); $(call maybe,TO,0)
+	@(( $(FROM) <= $(LAST) )) || { echo 'FROM="$(FROM)": must not be above TO="$(TO)"' >&2; exit 2; }
 
 sim-binaries:
 	@overlay='-overlay $(SIM)/steady/overlay.json'; \
@@ -135,10 +149,18 @@ field-long: cc ## The field cases in the size in which they were seen in the fie
 
 .PHONY: bench
 bench: ## Benchmarks, six runs for benchstat (BENCH=regexp, PKG=./store)
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count=6 $(PKG)
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count=6 $(PKG) | \
+		awk '{print; fflush()} /^Benchmark/ {found = 1} END {exit !found}' || { \
+		status=("$${PIPESTATUS[@]}"); \
+		[ "$${status[0]}" != 0 ] || echo 'BENCH="$(BENCH)": matches no benchmark of PKG="$(PKG)"' >&2; \
+		exit 1; \
+	}
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (default 20s)
+	@[[ '$(FUZZTIME)' =~ ^([0-9]+x|([0-9]+(ms|s|m|h))+)$$ ]] || { \
+		echo 'FUZZTIME="$(FUZZTIME)": must be a duration such as 20s or 1m30s, or a number of runs such as 1000x' >&2; exit 2; \
+	}
 	@{ grep -rHo --include='*_test.go' --exclude-dir=.cache '^func Fuzz[A-Za-z0-9_]*' . || true; } | sort | \
 	while IFS=: read -r file target; do \
 		echo "== $${target#func } in $$(dirname "$$file")"; \
@@ -168,4 +190,4 @@ cc:
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
