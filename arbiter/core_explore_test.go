@@ -60,8 +60,19 @@ func smallWorlds() []*smallWorld {
 // small worlds, up to a number of states; `make explore` goes on for longer
 // (docs/proof.md).
 func TestExploreSmallWorlds(t *testing.T) {
-	only := regexp.MustCompile(os.Getenv("PLEGD_EXPLORE_WORLD"))
-	worlds := slices.DeleteFunc(smallWorlds(), func(w *smallWorld) bool { return !only.MatchString(w.name) })
+	wanted := os.Getenv("PLEGD_EXPLORE_WORLD")
+	only, err := regexp.Compile(wanted)
+	if err != nil {
+		t.Fatalf("WORLD=%q (PLEGD_EXPLORE_WORLD): %v", wanted, err)
+	}
+	var names []string
+	worlds := slices.DeleteFunc(smallWorlds(), func(w *smallWorld) bool {
+		names = append(names, w.name)
+		return !only.MatchString(w.name)
+	})
+	if len(worlds) == 0 {
+		t.Fatalf("WORLD=%q (PLEGD_EXPLORE_WORLD): must match one of %s", wanted, strings.Join(names, ", "))
+	}
 	shares := 0
 	for _, w := range worlds {
 		w.faults = setting(t, "FAULTS", w.faults)

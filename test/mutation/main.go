@@ -97,7 +97,7 @@ func measure(ctx context.Context, only string, missing bool, docs string, stdout
 	case survivors+broken > 0:
 		return fmt.Errorf("%d mutants survive and %d can't be run", survivors, broken)
 	case caught == 0 && !missing:
-		return fmt.Errorf("-run %s matches no mutant", only)
+		return fmt.Errorf("-run %q (MUTANTS) matches no mutant: it must match rules, what is broken or a file, as in the table of %s", only, docs)
 	}
 	return nil
 }

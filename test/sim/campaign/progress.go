@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -153,8 +154,12 @@ func (p *progress) report(w io.Writer, o options, took time.Duration, stopped er
 		_, _ = fmt.Fprintln(w, v)
 	}
 	switch {
+	case errors.Is(stopped, context.Canceled) && !o.resume:
+		return errors.New("stopped")
+	case errors.Is(stopped, context.Canceled):
+		return errors.New("stopped; the same command goes on with the seeds that are not in these figures")
 	case stopped != nil:
-		return fmt.Errorf("stopped, the same command goes on: %w", stopped)
+		return fmt.Errorf("stopped: %w", stopped)
 	case len(violations) > 0:
 		return fmt.Errorf("%d seeds with violations", len(violations))
 	}
