@@ -40,6 +40,8 @@ func (c *Core) tell(s *step, e *entity) {
 // the inspection that has been asked for.
 func (c *Core) awaitsDetails(e *entity) bool {
 	switch {
+	case untoldStart(&e.rec) && e.lowered != 0 && e.fault == "":
+		return true // an inspection contradicts it, and one more is to decide (O3)
 	case e.looked || c.asks[e.rec.ID].Why&(store.ReasonDetails|store.ReasonNoIP) == 0:
 		return false
 	case e.rec.Kind == store.KindContainer:
@@ -47,6 +49,12 @@ func (c *Core) awaitsDetails(e *entity) bool {
 	default:
 		return len(e.rec.IPs) == 0 && !e.rec.HostNetwork
 	}
+}
+
+// untoldStart reports whether a container counts as started by a state alone,
+// and nobody was told of it yet.
+func untoldStart(r *store.Record) bool {
+	return r.Kind == store.KindContainer && r.State == store.StateUp && r.StartedAt == 0 && r.Journaled == store.StateCreated
 }
 
 // tellUnknown journals that the runtime reports a state that says nothing,
