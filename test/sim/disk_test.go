@@ -2,7 +2,9 @@ package sim_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/plegd/plegd/store"
@@ -14,15 +16,15 @@ import (
 // and it remembers what was written.
 type disk struct {
 	mu      sync.Mutex
-	broken  error         // each commit fails so, before anything is written
-	mends   bool          // copying the state elsewhere helps
-	renews  bool          // beginning anew helps
-	unsure  int           // so many commits fail after they wrote
-	hung    chan struct{} // commits wait for its end
-	killIn  int           // the agent is killed at this commit from now, 0 never
-	killed  chan<- *life  // told then
-	after   bool          // after it was written
-	trouble []span        // times at which something was wrong
+	broken  error           // each commit fails so, before anything is written
+	mends   bool            // copying the state elsewhere helps
+	renews  bool            // beginning anew helps
+	unsure  int             // so many commits fail after they wrote
+	hung    []chan struct{} // commits wait for the end of each
+	killIn  int             // the agent is killed at this commit from now, 0 never
+	killed  chan<- *life    // told then
+	after   bool            // after it was written
+	trouble []span          // times at which something was wrong
 	written map[timestamps.Position]bool
 	renewed int // times that the journal was lost
 	rescued int
@@ -42,11 +44,13 @@ func (d *disk) fails(err error, mends, renews bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.broken, d.mends, d.renews = err, mends, renews
-	d.note(err != nil)
+	d.note()
 }
 
-// note notes that trouble begins or ends.
-func (d *disk) note(begins bool) {
+// note notes that trouble begins or ends, which it does with the last fault of
+// those that overlap.
+func (d *disk) note() {
+	begins := d.broken != nil || d.unsure > 0 || len(d.hung) > 0
 	n := len(d.trouble)
 	open := n > 0 && d.trouble[n-1].to.IsZero()
 	switch {
@@ -62,16 +66,14 @@ func (d *disk) hang() (release func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	gate := make(chan struct{})
-	d.hung = gate
-	d.note(true)
+	d.hung = append(d.hung, gate)
+	d.note()
 	return sync.OnceFunc(func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.hung == gate {
-			d.hung = nil
-		}
+		d.hung = slices.DeleteFunc(d.hung, func(g chan struct{}) bool { return g == gate })
 		close(gate)
-		d.note(d.broken != nil)
+		d.note()
 	})
 }
 
@@ -91,7 +93,7 @@ func (d *disk) hold(inner store.Store, l *life) *held {
 			return fmt.Errorf("copy: %w", d.broken)
 		}
 		d.broken = nil
-		d.note(false)
+		d.note()
 		d.rescued++
 		return nil
 	})
@@ -102,7 +104,7 @@ func (d *disk) hold(inner store.Store, l *life) *held {
 			return fmt.Errorf("fresh file: %w", d.broken)
 		}
 		d.broken = nil
-		d.note(false)
+		d.note()
 		d.renewed++
 		return nil
 	})
@@ -113,9 +115,9 @@ func (d *disk) hold(inner store.Store, l *life) *held {
 func (h *held) Commit(b *store.Batch) error {
 	d := h.d
 	d.mu.Lock()
-	gate := d.hung
+	gates := slices.Clone(d.hung)
 	d.mu.Unlock()
-	if gate != nil {
+	for _, gate := range gates {
 		select {
 		case <-gate:
 		case <-h.l.gone:
@@ -202,4 +204,25 @@ func (d *disk) firm(s sighting) bool {
 		return !at.After(l.stopping)
 	}
 	return !at.Add(window).After(l.ended)
+}
+
+// TestTroubleLastsAsLongAsOneFaultOfTheDisk: faults of the disk overlap, and
+// what is learnt in one of them is not held against the agent.
+func TestTroubleLastsAsLongAsOneFaultOfTheDisk(t *testing.T) {
+	d := newDisk(nil)
+	first, second := d.hang(), d.hang()
+	open := func() bool { return d.trouble[len(d.trouble)-1].to.IsZero() }
+	second()
+	if !d.hanging() || !open() {
+		t.Error("the first commits still hang")
+	}
+	d.fails(store.ErrFull, false, false)
+	d.fails(nil, false, false)
+	if !open() {
+		t.Error("the end of another fault ended it")
+	}
+	first()
+	if d.hanging() || open() {
+		t.Error("it never ends")
+	}
 }

@@ -244,7 +244,7 @@ func (d *disk) doubt(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.unsure = n
-	d.note(n > 0 || d.broken != nil)
+	d.note()
 }
 
 // quiet ends all of it.
@@ -252,7 +252,7 @@ func (d *disk) quiet() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.killIn, d.unsure, d.broken = 0, 0, nil
-	d.note(false)
+	d.note()
 }
 
 // restart restarts the runtime, perhaps as another version. Afterwards it may

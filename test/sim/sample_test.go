@@ -59,5 +59,5 @@ func (w *world) sample() {
 func (d *disk) hanging() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.hung != nil
+	return len(d.hung) > 0
 }
