@@ -304,10 +304,15 @@ func (n *node) witness(slot int) {
 // haunt takes an answer for two lies that shows what was removed and forgotten:
 // nothing is left to tell it from what is new, so it is told from the beginning.
 func (n *node) haunt(w *smallWorld, s sight) {
+	if s.what != asGhost {
+		return
+	}
 	x := &w.things[s.slot]
-	if s.what == asGhost && n.recordOf(x.id) == nil && n.mem.told[store.Key{Kind: x.kind, ID: x.id}].state == store.StateRemoved {
+	key := store.Key{Kind: x.kind, ID: x.id}
+	if n.recordOf(x.id) == nil && n.mem.told[key].state == store.StateRemoved {
 		n.witness(int(s.slot))
 		n.witness(int(s.slot))
+		n.forget(key)
 	}
 }
 
