@@ -106,6 +106,11 @@ func (r *reader) follow(ctx context.Context, l *life, sub *pleg.Subscription) {
 		if l.dead.Load() {
 			return
 		}
+		if errors.Is(err, pleg.ErrExpired) { // slower than the commit that names a new epoch (D2)
+			r.lost(err)
+			sub = r.subscribe(l)
+			continue
+		}
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, pleg.ErrStopped) {
 				r.w.fail("reader %s: %v", r.name, err)
