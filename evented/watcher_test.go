@@ -318,16 +318,16 @@ func TestOverflow(t *testing.T) {
 		if n, times = g.sink.lost(); n != 7 || times > 2 {
 			t.Errorf("lost %d, told %d times", n, times)
 		}
-		for range 3000 { // three seconds
+		for range 2500 { // two seconds and a half
 			g.send(event("a"))
 			time.Sleep(time.Millisecond)
 		}
 		g.send(unavailable) // what is held back then is told too
 		synctest.Wait()
-		if n, times = g.sink.lost(); n != 3007 || times > 7 {
+		if n, times = g.sink.lost(); n != 2507 || times > 6 {
 			t.Errorf("lost %d, told %d times", n, times)
 		}
-		if s := g.Status(); s.Lost != 3007 || s.Events != 3010 {
+		if s := g.Status(); s.Lost != 2507 || s.Events != 2510 {
 			t.Errorf("%+v", s)
 		}
 		if in := g.sink.inputs(); !strings.HasSuffix(g.sink.String(), "OD") {

@@ -77,6 +77,18 @@ func TestCallsPerSecond(t *testing.T) {
 	}
 }
 
+// TestWhoMustWaitForItsPodTakesNoCalls: of many questions of one pod those that
+// can't go yet leave the calls of this second to others.
+func TestWhoMustWaitForItsPodTakesNoCalls(t *testing.T) {
+	b := newBench(t, 8)
+	b.calls = rate.NewLimiter(1, 4)
+	for i := range 10 {
+		b.ask("busy", fmt.Sprintf("b%d", i))
+	}
+	b.ask("other", "other")
+	b.starts("b0", "other")
+}
+
 // TestManyPodsHangAtOnce: fifty pods of which nobody knew that they would hang,
 // with two calls each, and one that is well and comes last.
 func TestManyPodsHangAtOnce(t *testing.T) {
