@@ -75,7 +75,7 @@ tidy: # Says what is not tidy and changes nothing; `go mod tidy` in the folder m
 unit: cc ## Unit tests under the race detector
 	@go test -race $$(go list $(PKG) | grep -v -e /test/e2e$$ -e /test/policy$$ -e /test/mutation$$ -e /test/field$$)
 	@go test -race ./test/field # by itself: its runtimes answer within 200 ms or count as hung
-	@$(MAKE) --no-print-directory sim SEEDS=200 FROM=0
+	@mkdir -p $(SIM); $(MAKE) --no-print-directory sim SEEDS=200 FROM=0 >$(SIM)/unit.log || { cat $(SIM)/unit.log; exit 1; }
 	@go test -run '^TestScale' . # what it bounds is memory, which the race detector multiplies
 	@unshare --mount true 2>/dev/null || { \
 		printf '\n*** SKIPPED the tests of full and read-only disks (store): no right to mount a tmpfs ***\n' >&2; \
