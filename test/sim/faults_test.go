@@ -294,28 +294,10 @@ func (w *world) restart(rng *rand.Rand, kill bool, away time.Duration, as *simru
 
 // nothing empties a list.
 func (w *world) nothing(m proto.Message) {
-	switch m := m.(type) {
-	case *runtimeapi.ListPodSandboxResponse:
-		for _, s := range m.Items {
-			w.lie(s.GetId())
-		}
-		m.Items = nil
-	case *runtimeapi.StreamPodSandboxesResponse:
-		for _, s := range m.PodSandboxes {
-			w.lie(s.GetId())
-		}
-		m.PodSandboxes = nil
-	case *runtimeapi.ListContainersResponse:
-		for _, c := range m.Containers {
-			w.lie(c.GetId())
-		}
-		m.Containers = nil
-	case *runtimeapi.StreamContainersResponse:
-		for _, c := range m.Containers {
-			w.lie(c.GetId())
-		}
-		m.Containers = nil
-	}
+	leaveOut(m, func(id string) bool {
+		w.lie(id)
+		return true
+	})
 }
 
 // lie notes that a wrong answer is given about an id.
@@ -336,24 +318,28 @@ func (w *world) lies(id string) int {
 func halfList(w *world, rng *rand.Rand) (string, func()) {
 	var keep bool
 	return "", w.rules(simruntime.Rule{Times: 1, Where: func(op simruntime.Op) bool { return isMethod(op.Method, "List") }, Edit: func(m proto.Message) {
-		drop := func(id string) bool {
+		leaveOut(m, func(id string) bool {
 			if keep = !keep; keep {
 				return false
 			}
 			w.lie(id)
 			return true
-		}
-		switch m := m.(type) {
-		case *runtimeapi.ListPodSandboxResponse:
-			m.Items = without(m.Items, drop)
-		case *runtimeapi.StreamPodSandboxesResponse:
-			m.PodSandboxes = without(m.PodSandboxes, drop)
-		case *runtimeapi.ListContainersResponse:
-			m.Containers = without(m.Containers, drop)
-		case *runtimeapi.StreamContainersResponse:
-			m.Containers = without(m.Containers, drop)
-		}
+		})
 	}})
+}
+
+// leaveOut leaves out of a list, or a part of a streamed one, what drop chooses.
+func leaveOut(m proto.Message, drop func(id string) bool) {
+	switch m := m.(type) {
+	case *runtimeapi.ListPodSandboxResponse:
+		m.Items = without(m.Items, drop)
+	case *runtimeapi.StreamPodSandboxesResponse:
+		m.PodSandboxes = without(m.PodSandboxes, drop)
+	case *runtimeapi.ListContainersResponse:
+		m.Containers = without(m.Containers, drop)
+	case *runtimeapi.StreamContainersResponse:
+		m.Containers = without(m.Containers, drop)
+	}
 }
 
 func without[T interface{ GetId() string }](items []T, drop func(string) bool) (rest []T) {
