@@ -126,7 +126,8 @@ type entity struct {
 	fault   string                                        // error of its last inspection
 	claimAt [store.StateRemoved + 1]int64                 // created_at of the event that named the state, ns
 	via     [store.StateRemoved + 1]timestamps.Provenance // what first showed or claimed the state
-	sum     uint64
+	content uint64                                        // digest of the record's content, as handed over last
+	sum     uint64                                        // digest of all of this
 }
 
 // NewCore returns a core without entities. Zero limits mean the defaults.
@@ -280,12 +281,13 @@ func (c *Core) settleEntity(s *step, e *entity) {
 	c.wantNeeded(s, e)
 	c.tell(s, e)
 	c.amend(s, e)
-	if !e.pub.SameContent(&e.rec) {
+	same := e.pub.SameContent(&e.rec)
+	if !same {
 		r := e.rec
 		e.pub = &r
 		s.out.Changes.Records = append(s.out.Changes.Records, e.pub)
 	}
-	c.resum(e)
+	c.resum(e, same)
 }
 
 // edit returns the entity for changing within this step, nil if there is none.
@@ -315,7 +317,7 @@ func (c *Core) add(s *step, e *entity) {
 
 func (c *Core) put(e *entity) {
 	c.ents[e.rec.ID] = e
-	c.resum(e)
+	c.resum(e, false)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

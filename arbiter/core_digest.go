@@ -75,21 +75,27 @@ func (c *Core) startDigest() {
 	c.digesting, c.sum = true, 0
 	for id, e := range c.ents {
 		d := *e
-		d.owner, d.sum = c.owner, digestEntity(e)
+		d.owner = c.owner
+		d.content = digestContent(&d.rec)
+		d.sum = digestEntity(&d)
 		c.ents[id] = &d
 		c.sum += d.sum
 	}
 	for _, t := range c.tombs {
-		c.sum += digestTombstone(t)
+		c.sum += digestRecord(t)
 	}
 }
 
-// resum replaces the entity's part of the digest.
-func (c *Core) resum(e *entity) {
+// resum replaces the entity's part of the digest. Most answers say nothing new,
+// and then the record's content is not gone through once more.
+func (c *Core) resum(e *entity, sameContent bool) {
 	if !c.digesting {
 		return
 	}
 	c.sum -= e.sum
+	if !sameContent {
+		e.content = digestContent(&e.rec)
+	}
 	e.sum = digestEntity(e)
 	c.sum += e.sum
 }
@@ -99,21 +105,21 @@ func (c *Core) putTombstone(t *store.Record) {
 	c.takeTombstone(t.ID)
 	c.tombs[t.ID] = t
 	if c.digesting {
-		c.sum += digestTombstone(t)
+		c.sum += digestRecord(t)
 	}
 }
 
 func (c *Core) takeTombstone(id string) {
 	if t := c.tombs[id]; t != nil && c.digesting {
-		c.sum -= digestTombstone(t)
+		c.sum -= digestRecord(t)
 	}
 	delete(c.tombs, id)
 }
 
-func digestTombstone(t *store.Record) uint64 {
+func digestRecord(t *store.Record) uint64 {
 	h := newDigest()
-	h.num(4)
-	h.record(t)
+	h.num(4, digestContent(t))
+	h.evidence(t)
 	return h.h
 }
 
@@ -121,15 +127,18 @@ func digestAsk(a *store.Ask) uint64 {
 	h := newDigest()
 	h.num(5, uint64(a.Kind), uint64(a.Why), uint64(a.Since), uint64(a.Fails))
 	h.text(a.ID)
+	var lo, hi uint64 // of up to 16 tries
 	for _, n := range a.Tries {
-		h.num(uint64(n))
+		lo, hi = lo<<8|uint64(n), hi<<8|lo>>56
 	}
+	h.num(lo, hi)
 	return h.h
 }
 
 func digestEntity(e *entity) uint64 {
 	h := newDigest()
-	h.record(&e.rec)
+	h.num(e.content)
+	h.evidence(&e.rec)
 	h.text(e.fault)
 	marks := uint64(e.heard)<<48 | flags(e.bulk, e.stopped, e.looked, e.current, e.absent.weak)<<40
 	for i, via := range e.via {
@@ -153,7 +162,9 @@ const (
 
 func newDigest() digest { return digest{digestSeed} }
 
-func (d *digest) record(r *store.Record) {
+// digestContent is of the fields that store.Record.SameContent compares.
+func digestContent(r *store.Record) uint64 {
+	d := newDigest()
 	d.text(r.ID, r.Sandbox, r.Identity.Pod.UID, r.Identity.Pod.Namespace, r.Identity.Pod.Name, r.Identity.Name, r.Identity.Image,
 		r.Exit.Reason, r.Exit.Message, r.Rest)
 	d.text(r.IPs...)
@@ -167,8 +178,14 @@ func (d *digest) record(r *store.Record) {
 		uint64(r.Kind)<<56|uint64(r.State)<<48|uint64(r.Journaled)<<40|uint64(r.Shown)<<32|uint64(r.GaveUp)<<16|uint64(r.Disputes)<<8|
 			flags(r.HostNetwork, r.Started, r.Provisional, r.Quiet, r.ToldUnknown, r.ExitSeen),
 		uint64(uint32(r.Reported))<<32|uint64(uint32(r.Exit.Code)),
-		uint64(r.CreatedAt), uint64(r.StartedAt), uint64(r.Exit.FinishedAt), uint64(r.FirstSeen), uint64(r.Known),
+		uint64(r.CreatedAt), uint64(r.StartedAt), uint64(r.Exit.FinishedAt), uint64(r.FirstSeen),
 		uint64(r.LoweredAt), uint64(r.Removed), uint64(r.RemovedAt))
+	return d.h
+}
+
+// evidence is what an answer moves that says nothing new.
+func (d *digest) evidence(r *store.Record) {
+	d.num(uint64(r.Known))
 	ev := &r.Evidence
 	for _, g := range [...]*store.Evidence{&ev.Identity, &ev.Reported, &ev.Created, &ev.Started, &ev.Exit, &ev.IPs, &ev.Rest} {
 		d.num(uint64(g.Span.From), uint64(g.Span.To)<<8|uint64(g.State)<<1|flags(g.Full))
@@ -191,19 +208,19 @@ func (d *digest) mix(a, b uint64) {
 
 func (d *digest) text(texts ...string) {
 	for _, t := range texts {
-		n := uint64(len(t))
+		d.h += uint64(len(t)) * digestSeed // so that no text goes on as another begins
 		for ; len(t) > 15; t = t[16:] {
 			d.mix(word(t), word(t[8:]))
 		}
-		if len(t) > 7 {
-			d.mix(word(t), n)
-			t = t[8:]
+		if len(t) > 7 { // what is left is in two words that overlap
+			d.mix(word(t), word(t[len(t)-8:]))
+			continue
 		}
-		rest := n << 56 // a text's end: what is left of it is at most seven bytes
+		var rest uint64
 		for i := range len(t) {
 			rest |= uint64(t[i]) << (8 * i)
 		}
-		d.mix(rest, n)
+		d.mix(rest, 0)
 	}
 }
 

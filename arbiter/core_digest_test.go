@@ -36,6 +36,7 @@ var undigested = map[string]string{
 	"entity.owner":             "tells clones apart",
 	"entity.step":              "tells steps apart",
 	"entity.absent.source":     "not read",
+	"entity.content":           "the digest itself",
 	"entity.sum":               "the digest itself",
 }
 

@@ -102,6 +102,7 @@ func (x *naming) entity(e *entity) uint64 {
 	k.listed, k.heard = 0, 0
 	clear(k.claimAt[:])
 	clear(k.via[:])
+	k.content = digestContent(&k.rec)
 	d := newDigest()
 	d.num(digestEntity(&k))
 	if x.crash && e.pub != nil { // evidence that moved since is lost
@@ -149,7 +150,7 @@ func (x *naming) found(r *store.Record) {
 func (x *naming) tombstone(t *store.Record) uint64 {
 	k := x.record(t)
 	k.Known = 0 // what revives it is known later
-	return digestTombstone(&k)
+	return digestRecord(&k)
 }
 
 // agent is the digest of what readers were told and of what is to be asked.
@@ -264,9 +265,7 @@ func (x *naming) disk(disk *disk, running int64) uint64 {
 	}
 	for _, r := range disk.records {
 		k := x.record(r)
-		d := newDigest()
-		d.record(&k)
-		sum += d.h
+		sum += digestRecord(&k)
 	}
 	for _, t := range disk.tombs {
 		d := newDigest()

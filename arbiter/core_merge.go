@@ -15,38 +15,35 @@ import (
 
 // merge puts what an item says into a record.
 func merge(r *store.Record, it *Item, ev store.Evidence) {
-	if !it.Identity.Equal(store.Identity{}) {
-		put(&r.Identity, &r.Evidence.Identity, it.Identity, ev, compareIdentity)
+	if !it.Identity.IsZero() {
+		put(&r.Identity, &r.Evidence.Identity, &it.Identity, &ev, compareIdentity)
 	}
 	// The state as last reported says nothing but itself, so a list's word is
 	// as good as a status's.
 	reported := ev
 	reported.Full = false
-	put(&r.Reported, &r.Evidence.Reported, it.State, reported, cmp.Compare[int32])
+	put(&r.Reported, &r.Evidence.Reported, &it.State, &reported, compare[int32])
 	if it.CreatedAt > 0 {
-		put(&r.CreatedAt, &r.Evidence.Created, it.CreatedAt, ev, cmp.Compare[int64])
+		put(&r.CreatedAt, &r.Evidence.Created, &it.CreatedAt, &ev, compare[int64])
 	}
 	if it.StartedAt > 0 {
-		put(&r.StartedAt, &r.Evidence.Started, it.StartedAt, ev, cmp.Compare[int64])
+		put(&r.StartedAt, &r.Evidence.Started, &it.StartedAt, &ev, compare[int64])
 	}
 	if it.Exit.Known() {
-		put(&r.Exit, &r.Evidence.Exit, it.Exit, ev, compareExit)
+		put(&r.Exit, &r.Evidence.Exit, &it.Exit, &ev, compareExit)
 	}
 	if len(it.IPs) > 0 {
-		put(&r.IPs, &r.Evidence.IPs, it.IPs, ev, slices.Compare[[]string])
+		put(&r.IPs, &r.Evidence.IPs, &it.IPs, &ev, compareIPs)
 	}
-	if it.Full {
-		rest := restOf{it.Rest, it.HostNetwork}
-		have := restOf{r.Rest, r.HostNetwork}
-		put(&have, &r.Evidence.Rest, rest, ev, compareRest)
-		r.Rest, r.HostNetwork = have.bytes, have.hostNetwork
+	if it.Full && wins(&r.Evidence.Rest, &ev, func() int { return compareRest(it, r) }) {
+		r.Rest, r.HostNetwork, r.Evidence.Rest = it.Rest, it.HostNetwork, ev
 	}
 }
 
 // put replaces a value if the new evidence wins over the old.
-func put[T any](value *T, old *store.Evidence, v T, ev store.Evidence, order func(a, b T) int) {
-	if wins(*old, ev, func() int { return order(v, *value) }) {
-		*value, *old = v, ev
+func put[T any](value *T, old *store.Evidence, v *T, ev *store.Evidence, order func(a, b *T) int) {
+	if wins(old, ev, func() int { return order(v, value) }) {
+		*value, *old = *v, *ev
 	}
 }
 
@@ -55,7 +52,7 @@ func put[T any](value *T, old *store.Evidence, v T, ev store.Evidence, order fun
 // later start, and last the value itself, so that two observations give the
 // same record in either order. A status outranks a list item, because CRI-O's
 // lists and statuses disagree on times for good (docs/design.md, O7).
-func wins(old, ev store.Evidence, order func() int) bool {
+func wins(old, ev *store.Evidence, order func() int) bool {
 	switch {
 	case old.Span.IsZero():
 		return true
@@ -75,27 +72,28 @@ func wins(old, ev store.Evidence, order func() int) bool {
 	return order() > 0
 }
 
-type restOf struct {
-	bytes       string
-	hostNetwork bool
-}
+func compare[T cmp.Ordered](a, b *T) int { return cmp.Compare(*a, *b) }
 
-func compareRest(a, b restOf) int {
-	if c := strings.Compare(a.bytes, b.bytes); c != 0 || a.hostNetwork == b.hostNetwork {
+func compareIPs(a, b *[]string) int { return slices.Compare(*a, *b) }
+
+// compareRest orders what else a status says: its bytes, and then whether the
+// network is the host's.
+func compareRest(it *Item, r *store.Record) int {
+	if c := strings.Compare(it.Rest, r.Rest); c != 0 || it.HostNetwork == r.HostNetwork {
 		return c
 	}
-	if a.hostNetwork {
+	if it.HostNetwork {
 		return 1
 	}
 	return -1
 }
 
-func compareExit(a, b store.Exit) int {
+func compareExit(a, b *store.Exit) int {
 	return cmp.Or(cmp.Compare(a.FinishedAt, b.FinishedAt), cmp.Compare(a.Code, b.Code),
 		strings.Compare(a.Reason, b.Reason), strings.Compare(a.Message, b.Message))
 }
 
-func compareIdentity(a, b store.Identity) int {
+func compareIdentity(a, b *store.Identity) int {
 	return cmp.Or(strings.Compare(a.Pod.UID, b.Pod.UID), strings.Compare(a.Pod.Namespace, b.Pod.Namespace),
 		strings.Compare(a.Pod.Name, b.Pod.Name), strings.Compare(a.Name, b.Name), cmp.Compare(a.Attempt, b.Attempt),
 		strings.Compare(a.Image, b.Image), compareLabels(a.Labels, b.Labels))

@@ -117,12 +117,14 @@ func (c *Core) absorb(s *step, e *entity, it *Item, o observation) {
 		before = store.StateNone
 	}
 	shown := rung(it.Kind, it.State)
-	was := placeOf(r)
+	was, pod := placeOf(r), r.Identity.Pod
 	merge(r, it, store.Evidence{Span: o.span, State: shown, Full: it.Full})
 	if r.Kind == store.KindContainer && r.Sandbox == "" {
 		r.Sandbox = it.Sandbox
 	}
-	c.adoptPod(s, r)
+	if r.Kind == store.KindContainer || r.Identity.Pod != pod {
+		c.adoptPod(s, r)
+	}
 	if placeOf(r) != was {
 		c.unindex(r, was)
 		c.index(r)
@@ -251,24 +253,32 @@ func (c *Core) lowerableAt(s *step, r *store.Record) int64 {
 	return timestamps.AddClamped(s.now.Stamp.Mono, lowerGap-(s.now.Running-r.LoweredAt))
 }
 
-// lower starts the next incarnation at the state shown and takes the
-// confirming answer whole; only what it does not know and an earlier state
-// can't contradict, the addresses, stays.
+// lower returns to the state shown and takes the confirming answer whole; only
+// what it does not know and an earlier state can't contradict, the addresses,
+// stays. The next incarnation begins, unless readers were told of no more than
+// the state shown: then there is nothing to take back.
 func (c *Core) lower(s *step, e *entity, it *Item, o observation, shown store.State) {
 	r := &e.rec
 	ev := store.Evidence{Span: o.span, State: shown, Full: it.Full}
 	next := store.Record{
-		Kind: r.Kind, ID: r.ID, Sandbox: r.Sandbox, Identity: r.Identity, Incarnation: r.Incarnation + 1,
-		State: shown, Journaled: shown, Reported: it.State, CreatedAt: r.CreatedAt, IPs: r.IPs,
+		Kind: r.Kind, ID: r.ID, Sandbox: r.Sandbox, Identity: r.Identity, Incarnation: r.Incarnation,
+		State: shown, Journaled: r.Journaled, Reported: it.State, CreatedAt: r.CreatedAt, IPs: r.IPs,
 		HostNetwork: r.HostNetwork, FirstSeen: r.FirstSeen, Known: max(r.Known, o.span.To),
 		Shown: bit(shown), Rest: r.Rest, LoweredAt: max(s.now.Running, 1),
 		Evidence: store.Evidences{Identity: r.Evidence.Identity, Created: r.Evidence.Created, IPs: r.Evidence.IPs, Rest: r.Evidence.Rest},
 	}
 	merge(&next, it, ev)
 	next.Started = shown == store.StateUp || it.StartedAt > 0
+	told, void := r.Journaled > shown, shown+1
+	if told {
+		next.Incarnation, next.Journaled, void = r.Incarnation+1, shown, store.StateNone
+	}
 	*r = next
 	e.lowered, e.deleted, e.absent, e.stopped, e.heard = 0, 0, witness{}, false, store.StateNone
-	e.claimAt, e.via = [store.StateRemoved + 1]int64{}, [store.StateRemoved + 1]timestamps.Provenance{}
+	clear(e.claimAt[void:])
+	clear(e.via[void:])
 	c.adoptPod(s, r)
-	c.journalRegression(s, r)
+	if told {
+		c.journalRegression(s, r)
+	}
 }

@@ -228,14 +228,15 @@ func attempt(a store.Ask, r *store.Record) int {
 // a removal is in question, since that settles the whole pod, else a status. A
 // fresh reason doesn't pay for calls that failed before it came up.
 func (c *Core) actionFor(s *step, a store.Ask, fresh bool) Action {
-	act := Action{Kind: ActStatus, Entity: a.Kind, ID: a.ID, PodKey: store.PodKeyOfSandbox(a.ID), Attempt: int(a.Fails)}
+	act := Action{Kind: ActStatus, Entity: a.Kind, ID: a.ID, Attempt: int(a.Fails)}
 	if fresh {
 		act.Attempt = 0
 	}
 	e := c.ents[a.ID]
 	if e == nil {
-		act.Unknown = c.tombs[a.ID] == nil
-		if t := c.tombs[a.ID]; t != nil {
+		t := c.tombs[a.ID]
+		act.PodKey, act.Unknown = store.PodKeyOfSandbox(a.ID), t == nil
+		if t != nil {
 			act.NotBefore = c.lowerableAt(s, t)
 			act.Attempt = max(act.Attempt, attempt(a, t))
 		}

@@ -77,6 +77,8 @@ func (r *rig) checkTombstone(rec *store.Record) {
 
 func (r *rig) checkKept(old, rec *store.Record) {
 	switch {
+	case rec.LoweredAt != old.LoweredAt && old.Journaled <= rec.State: // nobody was told of what is taken back (O3)
+		r.checkAddresses(old, rec)
 	case rec.State < old.State:
 		r.fault("O1: %s sank from %d to %d in one incarnation", rec.ID, old.State, rec.State)
 	case rec.Journaled < old.Journaled:

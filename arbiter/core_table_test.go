@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"cmp"
 	"os"
 	"regexp"
 	"slices"
@@ -99,7 +98,7 @@ func TestWins(t *testing.T) {
 		{"a status over an earlier list item", call(3, 4, store.StateDown), full(call(1, 2, store.StateUp)), 0, true},
 	}
 	for _, tt := range tests {
-		if got := wins(tt.old, tt.new, func() int { return tt.order }); got != tt.want {
+		if got := wins(&tt.old, &tt.new, func() int { return tt.order }); got != tt.want {
 			t.Errorf("%s: wins = %t", tt.name, got)
 		}
 	}
@@ -124,7 +123,7 @@ func TestWinsIsAnOrder(t *testing.T) {
 		var ev store.Evidence
 		var v int
 		for _, c := range order {
-			put(&v, &ev, c.value, c.ev, cmp.Compare[int])
+			put(&v, &ev, &c.value, &c.ev, compare[int])
 		}
 		return v
 	}

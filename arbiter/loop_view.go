@@ -182,7 +182,7 @@ func (v *view) pod(key string) (Pod, bool) {
 	}
 	slices.SortFunc(p.Sandboxes, func(a, b Entity) int { return newerSandbox(b.Record, a.Record) })
 	slices.SortFunc(p.Containers, func(a, b Entity) int {
-		if c := compareIdentity(a.Identity, b.Identity); c != 0 {
+		if c := compareIdentity(&a.Identity, &b.Identity); c != 0 {
 			return c
 		}
 		return strings.Compare(a.ID, b.ID)

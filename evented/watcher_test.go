@@ -197,6 +197,22 @@ func TestUnsupportedIsProbedAgain(t *testing.T) {
 	})
 }
 
+// A runtime that has answered that it has no stream is well: what failed before
+// that doesn't count when its stream fails again later.
+func TestUnsupportedEndsTheBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, Config{}, unavailable, unavailable, unavailable, unavailable, unavailable, unimplemented, unavailable, unavailable)
+		time.Sleep(2 * DefaultProbeInterval)
+		tries := g.tries()
+		if len(tries) < 8 {
+			t.Fatalf("%d tries", len(tries))
+		}
+		if pause := tries[7] - tries[6]; pause != DefaultBackoffBase {
+			t.Errorf("tried again after %v, want %v", pause, DefaultBackoffBase)
+		}
+	})
+}
+
 func TestReprobeShortensTheBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := start(t, Config{}, slices.Repeat([]error{unavailable}, 10)...)

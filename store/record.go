@@ -85,8 +85,13 @@ type Identity struct {
 }
 
 // Equal reports whether both say the same.
-func (i Identity) Equal(o Identity) bool {
+func (i *Identity) Equal(o *Identity) bool {
 	return i.Pod == o.Pod && i.Name == o.Name && i.Attempt == o.Attempt && i.Image == o.Image && maps.Equal(i.Labels, o.Labels)
+}
+
+// IsZero reports whether it says nothing at all.
+func (i *Identity) IsZero() bool {
+	return i.Pod == PodRef{} && i.Name == "" && i.Attempt == 0 && i.Image == "" && len(i.Labels) == 0
 }
 
 // Exit is how a container ended. It is known if and only if FinishedAt is not
@@ -214,7 +219,7 @@ func (r *Record) SameContent(o *Record) bool {
 	if r == o {
 		return true
 	}
-	return r.Kind == o.Kind && r.ID == o.ID && r.Sandbox == o.Sandbox && r.Identity.Equal(o.Identity) &&
+	return r.Kind == o.Kind && r.ID == o.ID && r.Sandbox == o.Sandbox && r.Identity.Equal(&o.Identity) &&
 		r.Incarnation == o.Incarnation && r.State == o.State && r.Journaled == o.Journaled && r.Reported == o.Reported &&
 		r.CreatedAt == o.CreatedAt && r.StartedAt == o.StartedAt && r.Exit == o.Exit && slices.Equal(r.IPs, o.IPs) &&
 		r.HostNetwork == o.HostNetwork && r.Started == o.Started && r.Provisional == o.Provisional && r.Quiet == o.Quiet &&

@@ -92,6 +92,12 @@ func testEventsExpired(t *testing.T, backend Backend) {
 	x.expired(104)
 	x.expired(108)
 	x.same("events behind the hole", Events(110, 1, 1), x.events(109))
+	// So is what a skip does not reach up to.
+	short := Skip(111, 115, 1)
+	short.Position.Seq = 120
+	x.commit(&store.Batch{Meta: Meta(Epoch, 1), Events: []store.Event{short}})
+	x.expired(110)
+	x.expired(115)
 }
 
 func testNewEpoch(t *testing.T, backend Backend) {

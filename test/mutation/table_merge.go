@@ -16,7 +16,7 @@ var mergeMutants = []mutant{
 	},
 	{
 		name: "of two concurrent values the one that came last stays", rules: "O7", file: "arbiter/core_merge.go",
-		old: "	return order() > 0\n}\n\ntype restOf", new: "	return true\n}\n\ntype restOf", tests: coreTests,
+		old: "	return order() > 0\n", new: "	return true\n", tests: coreTests,
 	},
 	{
 		name: "what is concurrent is decided by arrival, not by the state shown", rules: "O7", file: "arbiter/core_merge.go",
@@ -28,8 +28,8 @@ var mergeMutants = []mutant{
 	},
 	{
 		name: "unknown values move the stamp", rules: "O7", file: "arbiter/core_merge.go",
-		old:   "		put(&r.IPs, &r.Evidence.IPs, it.IPs, ev, slices.Compare[[]string])\n	}\n",
-		new:   "		put(&r.IPs, &r.Evidence.IPs, it.IPs, ev, slices.Compare[[]string])\n	} else if wins(r.Evidence.IPs, ev, func() int { return 1 }) {\n		r.Evidence.IPs = ev\n	}\n",
+		old:   "		put(&r.IPs, &r.Evidence.IPs, &it.IPs, &ev, compareIPs)\n	}\n",
+		new:   "		put(&r.IPs, &r.Evidence.IPs, &it.IPs, &ev, compareIPs)\n	} else if wins(&r.Evidence.IPs, &ev, func() int { return 1 }) {\n		r.Evidence.IPs = ev\n	}\n",
 		tests: coreTests,
 	},
 	{
@@ -132,7 +132,11 @@ var questionMutants = []mutant{
 	},
 	{
 		name: "a return to an earlier state starts no life", rules: "O9", file: "arbiter/core_observe.go",
-		old: "Incarnation: r.Incarnation + 1,", new: "Incarnation: r.Incarnation,", tests: coreTests,
+		old: "next.Incarnation, next.Journaled, void = r.Incarnation+1, shown, store.StateNone", new: "next.Journaled, void = shown, store.StateNone", tests: coreTests,
+	},
+	{
+		name: "what nobody was told of is taken back", rules: "O2, O3, O9", file: "arbiter/core_observe.go",
+		old: "	told, void := r.Journaled > shown, shown+1\n", new: "	told, void := true, shown+1\n", tests: coreTests,
 	},
 	{
 		name: "returns to an earlier state are without a limit", rules: "O9", file: "arbiter/core_observe.go",
