@@ -19,12 +19,20 @@ import (
 // seeds is a range of them, both ends included.
 type seeds struct{ From, To uint64 }
 
+// String is "7", or "7-9" for several.
+func (s seeds) String() string {
+	if s.From == s.To {
+		return fmt.Sprint(s.From)
+	}
+	return fmt.Sprintf("%d-%d", s.From, s.To)
+}
+
 // chunk is one line of the progress file: what some seeds came to.
 type chunk struct {
 	From       uint64            `json:"from"`
 	To         uint64            `json:"to"`
 	Counts     map[string]int    `json:"counts"`
-	Violations map[string]string `json:"violations"`        // by seed
+	Violations map[string]string `json:"violations"`        // by seed, or seeds
 	Digests    map[string]string `json:"digests,omitempty"` // of all that a seed did, logged and told
 	Build      string            `json:"build"`
 	Seconds    float64           `json:"seconds"`
@@ -100,6 +108,12 @@ func (c *chunk) add(other chunk) {
 	maps.Copy(c.Violations, other.Violations)
 }
 
+// violate notes a violation that the seeds' process did not write down itself.
+func (c *chunk) violate(s seeds, what string) {
+	c.Counts["violations"]++
+	c.Violations[s.String()] = what
+}
+
 // compare counts whether two runs of a seed were the same, and whether they
 // came to the same verdict.
 func (c *chunk) compare(one, again chunk) {
@@ -142,7 +156,11 @@ func (p *progress) report(w io.Writer, o options, took time.Duration, stopped er
 	total := all.Counts
 	var violations []string
 	for seed, v := range all.Violations {
-		violations = append(violations, fmt.Sprintf("seed %s: %s\n  reproduce: make sim FROM=%s TO=%s", seed, v, seed, seed))
+		from, to, several := strings.Cut(seed, "-")
+		if !several {
+			to = from
+		}
+		violations = append(violations, fmt.Sprintf("seed %s: %s\n  reproduce: make sim FROM=%s TO=%s", seed, v, from, to))
 	}
 	for _, k := range slices.Sorted(maps.Keys(total)) {
 		_, _ = fmt.Fprintf(w, "%12d  %s\n", total[k], k)
