@@ -31,7 +31,7 @@ func (w *world) bound() time.Duration {
 // bound, then for one more relist, and checks everything.
 func (w *world) settle() {
 	if w.p.mode == pleg.ModeEvented && len(w.bad) == 0 {
-		synctest.Wait() // a stream that was held up until now is open then
+		synctest.Wait()                    // a stream that was held up until now is open then
 		w.rt.EndStreams(codes.Unavailable) // without a periodic relist only a new stream brings one
 	}
 	began := time.Now()
