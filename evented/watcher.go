@@ -74,10 +74,18 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return ErrRan
 	}
 	delays := retry.Delays(w.cfg.BackoffBase, w.cfg.BackoffMax)
+	ended := false // the last stream ended at once
 	for {
 		end := w.try(ctx)
 		if over(ctx) {
 			return nil // the stream ended because Run does
+		}
+		if w.cfg.Required && !ended && errors.Is(end.err, errNoEvents) {
+			// A runtime that is about to stop ends a young stream just so: one
+			// more try tells, before Run gives up.
+			ended, end.state = true, arbiter.StreamDown
+		} else {
+			ended = false
 		}
 		if !errors.Is(end.err, ErrRefused) {
 			w.mu.Lock()

@@ -227,12 +227,21 @@ func TestReprobeShortensTheBackoff(t *testing.T) {
 }
 
 func TestRequiredStream(t *testing.T) {
-	for what, answer := range map[string]error{"unimplemented": unimplemented, "EOF": io.EOF} {
+	for _, tt := range []struct {
+		what    string
+		answers []error
+		want    string
+	}{
+		{"unimplemented", []error{unavailable, unimplemented}, "DX"},
+		{"ended at once, twice", []error{unavailable, io.EOF, io.EOF}, "DDX"},
+		{"ended at once, and again later", []error{io.EOF, unavailable, io.EOF, io.EOF}, "DDDX"},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := start(t, Config{Required: true}, unavailable, answer)
-			time.Sleep(time.Second)
-			if g.sink.String() != "DX" {
-				t.Errorf("%s: submitted %s", what, g.sink)
+			what := tt.what
+			g := start(t, Config{Required: true}, tt.answers...)
+			time.Sleep(2 * time.Second)
+			if g.sink.String() != tt.want {
+				t.Errorf("%s: submitted %s, want %s", what, g.sink, tt.want)
 			}
 			if err := g.stop(); !errors.Is(err, ErrUnsupported) || errors.Is(err, ErrMalformed) {
 				t.Errorf("%s: %v", what, err)
@@ -242,6 +251,21 @@ func TestRequiredStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A runtime that is about to stop ends a young stream as one without events
+// does: Run gives up only when it does so again.
+func TestRequiredStreamOfARuntimeThatStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, Config{Required: true}, io.EOF)
+		time.Sleep(time.Minute)
+		if g.sink.String() != "DU" {
+			t.Errorf("submitted %s", g.sink)
+		}
+		if err := g.stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Reading would take events from others (containerd#7318).
