@@ -62,14 +62,24 @@ policy: ## Check the rules on imports, clocks and goroutines (test/policy), and 
 	@go test -count=1 ./test/policy ./test/mutation
 
 .PHONY: lint
-lint: tidy $(TOOLS)/golangci-lint ## Run golangci-lint as pinned in test/tools, and check that the go.mod files are tidy
+lint: tidy generated $(TOOLS)/golangci-lint ## Run golangci-lint as pinned in test/tools, and check that the go.mod files are tidy
 	@$(TOOLS)/golangci-lint run $(PKG)
 
 .PHONY: tidy
 tidy: # Says what is not tidy and changes nothing; `go mod tidy` in the folder mends it.
-	@for dir in . test/tools test/e2e/runtimes test/e2e/runtimes/containerd17; do \
+	@for dir in . test/tools test/tools/protogen test/e2e/runtimes test/e2e/runtimes/containerd17; do \
 		go -C $$dir mod tidy -diff || { echo "$$dir/go.mod is not tidy: run go mod tidy there" >&2; exit 1; }; \
 	done
+
+PROTOGEN = go -C test/tools/protogen run . -root $(CURDIR)/api -out $(1) plegd/v1/plegd.proto
+
+.PHONY: generate generated
+generate: ## Generate the code of the gRPC API from api/plegd/v1/plegd.proto
+	@$(call PROTOGEN,$(CURDIR)/api)
+
+generated:
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(call PROTOGEN,$$dir) && \
+	diff -ru --exclude='*.proto' "$$dir/plegd/v1" api/plegd/v1 >&2 || { echo 'the code of the API is not as generated: run make generate' >&2; exit 1; }
 
 .PHONY: unit
 unit: cc ## Unit tests under the race detector
