@@ -8,7 +8,7 @@ import (
 
 // public lists the packages that others can import. cmd, internal and test can't be, or not
 // usefully.
-var public = []string{".", "timestamps", "store", "arbiter", "evented", "generic"}
+var public = []string{".", "timestamps", "store", "arbiter", "evented", "generic", "api", "client"}
 
 // private lists the folders whose packages are nobody else's business.
 var private = []string{"cmd", "internal", "test"}
@@ -27,8 +27,10 @@ var modules = []string{
 	"golang.org/x/sync",
 	"golang.org/x/sys",
 	"golang.org/x/time",
+	"google.golang.org/genproto/googleapis/rpc", // the details of an error's status
 	"google.golang.org/grpc",
 	"google.golang.org/protobuf",
+	"k8s.io/apimachinery/pkg/labels", // selectors as kubectl takes them
 	"k8s.io/cri-api",
 }
 
