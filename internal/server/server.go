@@ -73,8 +73,8 @@ func (e *AddressError) Unwrap() error { return e.Err }
 // Server serves on the addresses that New took.
 type Server struct {
 	cfg  Config
-	tcp  net.Listener // nil if there is none
-	unix *socket      // nil if there is none
+	tcp  net.Listener     // nil if there is none
+	unix *unixsock.Socket // nil if there is none
 }
 
 // New takes the addresses. The error is an AddressError, and then none is taken. Run or Close gives them back.
@@ -95,7 +95,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Logger.Info("serving metrics and health", "address", lis.Addr().String())
 	}
 	if cfg.Socket != "" {
-		sock, err := listenUnix(cfg.Socket)
+		sock, err := unixsock.Listen(cfg.Socket, unixsock.GroupMode)
 		if err != nil {
 			_ = s.Close() // nobody has been served
 			return nil, &AddressError{Field: "Socket", Address: cfg.Socket, Err: unixsock.Cause(err)}

@@ -1,4 +1,4 @@
-package server
+package unixsock
 
 import (
 	"context"
@@ -11,34 +11,34 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/plegd/plegd/internal/unixsock"
 )
 
 const (
-	// socketMode lets owner and group connect.
-	socketMode = 0o660
+	// GroupMode lets owner and group connect.
+	GroupMode fs.FileMode = 0o660
 	// dirMode of the socket's directory, if it has to be made: others may pass
 	// it, since the socket's own mode and group decide who may connect.
 	dirMode = 0o755
 )
 
-// socket is a listening unix socket that removes its own file when closed, and
+// Socket is a listening unix socket that removes its own file when closed, and
 // no other that may have come to its place.
-type socket struct {
+type Socket struct {
 	net.Listener
 	path string
 	file fs.FileInfo
 }
 
-// listenUnix makes a unix socket. A socket file on which nobody listens any
-// more is replaced; one that answers, or may, is not, nor is any other file.
-func listenUnix(path string) (*socket, error) {
+// Listen makes a unix socket with these permission bits, whatever the umask. A
+// socket file on which nobody listens any more is replaced; one that answers,
+// or may, is not (the error wraps [ErrInUse]), nor is any other file. A missing
+// directory is made.
+func Listen(path string, mode fs.FileMode) (*Socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
 		return nil, err
 	}
-	if err := unixsock.ClearStale(path); err != nil {
-		if errors.Is(err, unixsock.ErrInUse) {
+	if err := ClearStale(path); err != nil {
+		if errors.Is(err, ErrInUse) {
 			err = fmt.Errorf("%w, perhaps by another plegd", err)
 		}
 		return nil, err
@@ -46,7 +46,7 @@ func listenUnix(path string) (*socket, error) {
 	// Linux makes the file with the mode of the unbound socket, less the
 	// umask, so that there is no moment at which others could connect.
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		if cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), socketMode) }); cerr != nil {
+		if cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), uint32(mode.Perm())) }); cerr != nil {
 			return cerr
 		}
 		return err
@@ -56,8 +56,8 @@ func listenUnix(path string) (*socket, error) {
 		return nil, err
 	}
 	lis.(*net.UnixListener).SetUnlinkOnClose(false)
-	s := &socket{Listener: lis, path: path}
-	if err = os.Chmod(path, socketMode); err == nil { // the umask may have taken the group's part
+	s := &Socket{Listener: lis, path: path}
+	if err = os.Chmod(path, mode); err == nil { // the umask may have taken the group's part
 		s.file, err = os.Lstat(path)
 	}
 	if err != nil {
@@ -67,7 +67,7 @@ func listenUnix(path string) (*socket, error) {
 }
 
 // Close closes the listener and removes its file. It may be called again.
-func (s *socket) Close() error {
+func (s *Socket) Close() error {
 	// The time tells too, since the number of a removed file is soon given out
 	// again.
 	if info, err := os.Lstat(s.path); err == nil && os.SameFile(info, s.file) && info.ModTime().Equal(s.file.ModTime()) {

@@ -1,4 +1,4 @@
-package server
+package unixsock_test
 
 import (
 	"errors"
@@ -29,18 +29,18 @@ func TestSocketModeAndEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		old := syscall.Umask(mask) // no test of this package is parallel
-		s, err := listenUnix(path)
+		s, err := unixsock.Listen(path, unixsock.GroupMode)
 		syscall.Umask(old)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := mode(t, path); got != os.ModeSocket|socketMode {
+		if got := mode(t, path); got != os.ModeSocket|unixsock.GroupMode {
 			t.Errorf("umask %o: mode %v", mask, got)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if !missing(path) {
+		if exists(path) {
 			t.Error("the socket is left behind")
 		}
 	}
@@ -56,7 +56,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	if err := dead.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := listenUnix(path)
+	s, err := unixsock.Listen(path, unixsock.GroupMode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,15 +66,15 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 func TestWhatIsNotReplaced(t *testing.T) {
 	t.Run("a live socket", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "s")
-		first, err := listenUnix(path)
+		first, err := unixsock.Listen(path, unixsock.GroupMode)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer first.Close()
-		if _, err := listenUnix(path); !errors.Is(err, unixsock.ErrInUse) {
+		if _, err := unixsock.Listen(path, unixsock.GroupMode); !errors.Is(err, unixsock.ErrInUse) {
 			t.Errorf("error %v", err)
 		}
-		if missing(path) {
+		if !exists(path) {
 			t.Error("the live socket was removed")
 		}
 	})
@@ -83,7 +83,7 @@ func TestWhatIsNotReplaced(t *testing.T) {
 		if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		if _, err := unixsock.Listen(path, unixsock.GroupMode); err == nil || !strings.Contains(err.Error(), "not a socket") {
 			t.Errorf("error %v", err)
 		}
 		if b, err := os.ReadFile(path); string(b) != "mine" {
@@ -95,7 +95,7 @@ func TestWhatIsNotReplaced(t *testing.T) {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := listenUnix(filepath.Join(file, "s")); err == nil {
+		if _, err := unixsock.Listen(filepath.Join(file, "s"), unixsock.GroupMode); err == nil {
 			t.Error("no error")
 		}
 	})
@@ -104,14 +104,14 @@ func TestWhatIsNotReplaced(t *testing.T) {
 // The socket of the next agent stays, though the first one closes late.
 func TestCloseLeavesTheSuccessor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	first, err := listenUnix(path)
+	first, err := unixsock.Listen(path, unixsock.GroupMode)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	second, err := listenUnix(path)
+	second, err := unixsock.Listen(path, unixsock.GroupMode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestCloseLeavesTheSuccessor(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Error(err)
 	}
-	if missing(path) {
+	if !exists(path) {
 		t.Error("the successor's socket was removed")
 	}
 }
