@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -50,6 +51,9 @@ type Request struct {
 
 	Selection *selection.Selection // nil for all
 	Keepalive time.Duration        // longest silence; 0 for KeepaliveDefault
+	// Once ends the watch, with io.EOF, when it has caught up: after the snapshot,
+	// or all events that there are. A bookmark comes before the end.
+	Once bool
 }
 
 // check returns an error that wraps ErrRequest.
@@ -86,23 +90,31 @@ type Message struct {
 }
 
 // Watch is one reader's. It is for one goroutine.
+//
+// The first message is the snapshot, if that was asked for, and then a bookmark
+// that ends it; else a bookmark alone. So a reader always learns at once that the
+// watch has begun, and from where to go on if it breaks before the first event.
 type Watch struct {
 	sub       *pleg.Subscription
 	sel       *selection.Selection
 	keepalive time.Duration
 	quiet     time.Time // a message is due then
-	since     int64     // events observed before, ns, are left out until one was not; 0 for none
 	pods      []pleg.Pod
+	first     *pleg.Event   // read already, and the first to be sent
+	at        pleg.Position // of the last event that was sent or left out
 	state     state
+	once      bool
 }
 
 // state is what comes next.
 type state uint8
 
 const (
-	sendEvents state = iota
-	sendPods
+	sendPods state = iota
 	sendSnapshotEnd
+	sendBeginning
+	sendEvents
+	ended
 )
 
 // New begins a watch. Errors wrap ErrRequest, ErrUnknown or pleg.ErrExpired, or
@@ -112,7 +124,7 @@ func New(src Source, r Request) (*Watch, error) {
 	if err := r.check(now); err != nil {
 		return nil, err
 	}
-	w := &Watch{sel: r.Selection, keepalive: r.Keepalive}
+	w := &Watch{sel: r.Selection, keepalive: r.Keepalive, once: r.Once, state: sendBeginning}
 	if w.keepalive == 0 {
 		w.keepalive = KeepaliveDefault
 	}
@@ -127,15 +139,59 @@ func New(src Source, r Request) (*Watch, error) {
 		w.pods, w.state, from = pods, sendPods, &at
 	case !r.Time.IsZero():
 		oldest := src.Oldest()
-		w.since, from = r.Time.UnixNano(), &oldest
+		from = &oldest
 	}
-	var err error
-	w.sub, err = src.Subscribe(from)
-	return w, err
+	sub, err := src.Subscribe(from)
+	if err != nil {
+		return nil, err
+	}
+	w.sub, w.at = sub, sub.Position()
+	if !r.Time.IsZero() {
+		return w, w.skipTo(r.Time.UnixNano())
+	}
+	return w, nil
+}
+
+// skipTo reads on until an event was observed at a time or later. What follows
+// that one follows, whatever its time: the clock may have been set back.
+func (w *Watch) skipTo(ns int64) error {
+	for {
+		ev, err := w.poll()
+		if err != nil || ev == nil {
+			return err
+		}
+		if ev.ObservedAt >= ns {
+			w.first = ev
+			return nil
+		}
+		w.at = ev.Position
+	}
+}
+
+// past is a context that has ended: with it a subscription returns what there is
+// and doesn't wait.
+var past = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// poll returns the next event, nil if there is none yet.
+func (w *Watch) poll() (*pleg.Event, error) {
+	if ev := w.first; ev != nil {
+		w.first = nil
+		return ev, nil
+	}
+	ev, err := w.sub.Next(past)
+	if errors.Is(err, context.Canceled) {
+		return nil, nil
+	}
+	return ev, err
 }
 
 // Next returns the next message and waits for it until ctx ends. Other errors
-// are those of pleg.Subscription.
+// are io.EOF, at the end of a watch that was asked for Once, and those of
+// pleg.Subscription.
 func (w *Watch) Next(ctx context.Context) (Message, error) {
 	switch w.state {
 	case sendPods:
@@ -145,39 +201,64 @@ func (w *Watch) Next(ctx context.Context) (Message, error) {
 		return w.due(Message{Pods: pods}), nil
 	case sendSnapshotEnd:
 		w.state = sendEvents
-		return w.due(Message{Bookmark: &Bookmark{Position: w.sub.Position(), SnapshotEnd: true}}), nil
+		if w.once {
+			w.state = ended
+		}
+		return w.bookmark(true), nil
+	case sendBeginning:
+		w.state = sendEvents
+		return w.bookmark(false), nil
+	case ended:
+		return Message{}, io.EOF
+	case sendEvents:
 	}
-	waiting, cancel := context.WithDeadline(ctx, w.quiet)
-	defer cancel()
-	for {
-		ev, err := w.sub.Next(waiting)
+	for ctx.Err() == nil {
+		ev, err := w.poll()
+		if ev == nil && err == nil {
+			if w.once {
+				w.state = ended
+				return w.bookmark(false), nil
+			}
+			ev, err = w.wait(ctx)
+		}
 		switch {
-		case err != nil && waiting.Err() != nil && ctx.Err() == nil:
-			return w.due(Message{Bookmark: &Bookmark{Position: w.sub.Position()}}), nil
 		case err != nil:
 			return Message{}, err
-		case w.selected(ev):
+		case ev == nil: // it was silent for long enough
+			return w.bookmark(false), nil
+		}
+		w.at = ev.Position
+		switch {
+		case w.sel.Event(ev):
 			return w.due(Message{Event: ev}), nil
-		case waiting.Err() != nil && ctx.Err() == nil: // much was read, and nothing of it selected
-			return w.due(Message{Bookmark: &Bookmark{Position: w.sub.Position()}}), nil
+		case time.Now().After(w.quiet): // much was read, and nothing of it selected
+			return w.bookmark(false), nil
 		}
 	}
+	return Message{}, ctx.Err()
+}
+
+// wait returns the next event, nil once a bookmark is due.
+func (w *Watch) wait(ctx context.Context) (*pleg.Event, error) {
+	waiting, cancel := context.WithDeadline(ctx, w.quiet)
+	defer cancel()
+	ev, err := w.sub.Next(waiting)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return nil, nil
+	}
+	return ev, err
 }
 
 // Position returns the one to go on from after the last message.
-func (w *Watch) Position() pleg.Position { return w.sub.Position() }
+func (w *Watch) Position() pleg.Position { return w.at }
+
+func (w *Watch) bookmark(snapshotEnd bool) Message {
+	return w.due(Message{Bookmark: &Bookmark{Position: w.at, SnapshotEnd: snapshotEnd}})
+}
 
 func (w *Watch) due(m Message) Message {
 	w.quiet = time.Now().Add(w.keepalive)
 	return m
-}
-
-func (w *Watch) selected(ev *pleg.Event) bool {
-	if ev.ObservedAt < w.since {
-		return false
-	}
-	w.since = 0 // the clock may have been set back since; what follows, follows
-	return w.sel.Event(ev)
 }
 
 // Pods returns the pods that are selected, and the position that continues

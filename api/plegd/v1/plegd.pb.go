@@ -187,7 +187,10 @@ type WatchRequest struct {
 	Filter      *Filter             `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
 	Consistency Consistency         `protobuf:"varint,5,opt,name=consistency,proto3,enum=plegd.v1.Consistency" json:"consistency,omitempty"`
 	// How long the stream may be silent, 1 s to 1 h; 0 is 30 s. Then a bookmark comes.
-	Keepalive     *durationpb.Duration `protobuf:"bytes,6,opt,name=keepalive,proto3" json:"keepalive,omitempty"`
+	Keepalive *durationpb.Duration `protobuf:"bytes,6,opt,name=keepalive,proto3" json:"keepalive,omitempty"`
+	// Ends the stream, with OK, when it has caught up: after the snapshot, or after
+	// all events that there are. A bookmark comes last.
+	Once          bool `protobuf:"varint,7,opt,name=once,proto3" json:"once,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -277,6 +280,13 @@ func (x *WatchRequest) GetKeepalive() *durationpb.Duration {
 	return nil
 }
 
+func (x *WatchRequest) GetOnce() bool {
+	if x != nil {
+		return x.Once
+	}
+	return false
+}
+
 type isWatchRequest_From interface {
 	isWatchRequest_From()
 }
@@ -286,7 +296,7 @@ type WatchRequest_Position struct {
 }
 
 type WatchRequest_Time struct {
-	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3,oneof"` // after the last event observed before this time
+	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3,oneof"` // from the first event on that was observed at this time or later
 }
 
 type WatchRequest_Snapshot struct {
@@ -433,8 +443,8 @@ type WatchResponse_Event struct {
 
 type WatchResponse_Bookmark struct {
 	// The client has all events up to a position that its filter lets through,
-	// of all that there are. It comes at the end of a snapshot, and when
-	// nothing else did for a while.
+	// of all that there are. It comes at the end of a snapshot, as the first
+	// message of a watch that began otherwise, and when nothing else did for a while.
 	Bookmark *Bookmark `protobuf:"bytes,3,opt,name=bookmark,proto3,oneof"`
 }
 
@@ -2222,14 +2232,15 @@ const file_plegd_v1_plegd_proto_rawDesc = "" +
 	"containers\x12%\n" +
 	"\x0elabel_selector\x18\x05 \x01(\tR\rlabelSelector\x12\x14\n" +
 	"\x05types\x18\x06 \x03(\tR\x05types\x12\x18\n" +
-	"\asources\x18\a \x03(\tR\asources\"\xb4\x02\n" +
+	"\asources\x18\a \x03(\tR\asources\"\xc8\x02\n" +
 	"\fWatchRequest\x12\x1c\n" +
 	"\bposition\x18\x01 \x01(\tH\x00R\bposition\x120\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x04time\x120\n" +
 	"\bsnapshot\x18\x03 \x01(\v2\x12.plegd.v1.SnapshotH\x00R\bsnapshot\x12(\n" +
 	"\x06filter\x18\x04 \x01(\v2\x10.plegd.v1.FilterR\x06filter\x127\n" +
 	"\vconsistency\x18\x05 \x01(\x0e2\x15.plegd.v1.ConsistencyR\vconsistency\x127\n" +
-	"\tkeepalive\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tkeepaliveB\x06\n" +
+	"\tkeepalive\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tkeepalive\x12\x12\n" +
+	"\x04once\x18\a \x01(\bR\x04onceB\x06\n" +
 	"\x04from\"\x1e\n" +
 	"\bSnapshot\x12\x12\n" +
 	"\x04full\x18\x01 \x01(\bR\x04full\"\x9b\x01\n" +
