@@ -70,12 +70,18 @@ type Container struct {
 // Status returns the sandbox's full CRI status, as last said by an event or an
 // inspection, with the fields that plegd keeps beside it; nil if only lists
 // spoke of it so far. The message is the caller's own.
-func (s *Sandbox) Status() *runtimeapi.PodSandboxStatus { return cri.RestoreSandbox(s.rec) }
+func (s *Sandbox) Status() *runtimeapi.PodSandboxStatus {
+	status, _ := cri.RestoreSandbox(s.rec)
+	return status
+}
 
 // Status returns the container's full CRI status, as last said by an event or
 // an inspection, with the fields that plegd keeps beside it; nil if only lists
 // spoke of it so far. The message is the caller's own.
-func (c *Container) Status() *runtimeapi.ContainerStatus { return cri.RestoreContainer(c.rec) }
+func (c *Container) Status() *runtimeapi.ContainerStatus {
+	status, _ := cri.RestoreContainer(c.rec)
+	return status
+}
 
 // Pod returns the cached status of a pod by its UID, or by "sandbox:" and its sandbox id
 // where it has none. The error wraps ErrNoPod.

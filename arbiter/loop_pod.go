@@ -27,8 +27,9 @@ type Pod struct {
 // error of the last inspection if that failed.
 type Entity struct {
 	*store.Record
-	Restored bool   // from the state file, not yet seen in this run
-	Err      string // why the last inspection failed, "" if it didn't
+	Restored bool         // from the state file, not yet seen in this run
+	Err      string       // why the last inspection failed, "" if it didn't
+	Asked    store.Reason // why it waits for an inspection or a look, 0 if it doesn't
 }
 
 // Ref returns the pod's name and namespace as its entities have it.

@@ -169,12 +169,11 @@ func (v *view) close() {
 func (v *view) pod(key string) (Pod, bool) {
 	p := Pod{Key: key, Position: v.position, Fresh: max(v.freshAll, v.fresh[key])}
 	for id := range v.pods[key] {
-		r := v.recs[id]
-		if r.Provisional {
+		e, ok := v.entity(id)
+		if !ok {
 			continue
 		}
-		e := Entity{Record: r, Restored: !v.seen[id], Err: v.faults[id]}
-		if r.Kind == store.KindSandbox {
+		if e.Kind == store.KindSandbox {
 			p.Sandboxes = append(p.Sandboxes, e)
 		} else {
 			p.Containers = append(p.Containers, e)

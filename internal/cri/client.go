@@ -136,6 +136,10 @@ func Dial(cfg Config) (*Client, error) {
 // Close ends the connection and every call on it.
 func (c *Client) Close() error { return c.conn.Close() }
 
+// Conn returns the connection itself, for whoever passes on calls that plegd
+// does not make. Its calls have no deadline but the caller's.
+func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
+
 // Path returns the path of the socket.
 func (c *Client) Path() string { return c.path }
 

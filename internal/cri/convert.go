@@ -1,6 +1,10 @@
 package cri
 
 import (
+	"bytes"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -175,12 +179,14 @@ func ips(n *runtimeapi.PodSandboxNetworkStatus) []string {
 	return out
 }
 
-// sandboxRest returns what the item has no field for.
+// sandboxRest returns what the item has no field for, and the network, since
+// the item's addresses are kept when the runtime takes them away.
 func sandboxRest(s *runtimeapi.PodSandboxStatus) string {
 	rest := proto.CloneOf(s)
-	rest.State, rest.CreatedAt, rest.Network = 0, 0, nil
+	rest.State, rest.CreatedAt = 0, 0
 	if proto.Size(rest) > maxRest {
 		rest.Annotations = nil
+		markCut(rest)
 	}
 	return encode(rest)
 }
@@ -195,8 +201,28 @@ func containerRest(c *runtimeapi.ContainerStatus, exited bool) string {
 	}
 	if proto.Size(rest) > maxRest {
 		rest.Annotations = nil
+		markCut(rest)
 	}
 	return encode(rest)
+}
+
+// cutField is a field that no message of the CRI has. In a rest it says that
+// the annotations were left out, which an empty map would not.
+const cutField protowire.Number = 1 << 20
+
+func markCut(rest proto.Message) {
+	m := rest.ProtoReflect()
+	b := protowire.AppendTag(slices.Clone(m.GetUnknown()), cutField, protowire.VarintType)
+	m.SetUnknown(protowire.AppendVarint(b, 1))
+}
+
+// takeCutMark takes the mark of markCut off and reports whether there was one.
+func takeCutMark(rest proto.Message) bool {
+	m := rest.ProtoReflect()
+	mark := protowire.AppendVarint(protowire.AppendTag(nil, cutField, protowire.VarintType), 1)
+	others, found := bytes.CutSuffix(m.GetUnknown(), mark)
+	m.SetUnknown(others)
+	return found
 }
 
 // encode returns the message in a form that is the same each time, or nothing

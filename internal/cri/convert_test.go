@@ -72,7 +72,7 @@ func TestStatusesAreConverted(t *testing.T) {
 	if err := proto.Unmarshal([]byte(sb.Rest), &rest); err != nil {
 		t.Fatal(err)
 	}
-	if rest.GetState() != 0 || rest.GetCreatedAt() != 0 || rest.GetNetwork() != nil || rest.GetAnnotations()["other"] != "o" {
+	if rest.GetState() != 0 || rest.GetCreatedAt() != 0 || !proto.Equal(rest.GetNetwork(), sampleSandbox().GetNetwork()) || rest.GetAnnotations()["other"] != "o" {
 		t.Errorf("rest: %v", &rest)
 	}
 
@@ -172,7 +172,7 @@ func TestPodsByMetadataOrLabels(t *testing.T) {
 			t.Errorf("%v %v: %+v", tc.meta, tc.labels, got)
 		}
 	}
-	if id := SandboxStatus(&runtimeapi.PodSandboxStatus{Id: "s"}).Identity; !id.Equal(store.Identity{}) {
+	if id := SandboxStatus(&runtimeapi.PodSandboxStatus{Id: "s"}).Identity; !id.IsZero() {
 		t.Errorf("a bare status has an identity: %+v", id)
 	}
 }
