@@ -27,6 +27,68 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Reason is in the ErrorInfo of an error, by its name.
+type Reason int32
+
+const (
+	Reason_REASON_UNSPECIFIED Reason = 0
+	Reason_REASON_EXPIRED     Reason = 1 // metadata: asked, oldest (what can be read on from), newest
+	Reason_REASON_SLOW        Reason = 2 // metadata: position (go on from there)
+	Reason_REASON_BUSY        Reason = 3 // as many are served as may be; try again later
+	Reason_REASON_STARTING    Reason = 4 // what is asked for is not known yet; try again later
+	Reason_REASON_STOPPING    Reason = 5 // go on with the next agent
+	Reason_REASON_RUNTIME     Reason = 6 // the runtime was asked, and that failed
+)
+
+// Enum value maps for Reason.
+var (
+	Reason_name = map[int32]string{
+		0: "REASON_UNSPECIFIED",
+		1: "REASON_EXPIRED",
+		2: "REASON_SLOW",
+		3: "REASON_BUSY",
+		4: "REASON_STARTING",
+		5: "REASON_STOPPING",
+		6: "REASON_RUNTIME",
+	}
+	Reason_value = map[string]int32{
+		"REASON_UNSPECIFIED": 0,
+		"REASON_EXPIRED":     1,
+		"REASON_SLOW":        2,
+		"REASON_BUSY":        3,
+		"REASON_STARTING":    4,
+		"REASON_STOPPING":    5,
+		"REASON_RUNTIME":     6,
+	}
+)
+
+func (x Reason) Enum() *Reason {
+	p := new(Reason)
+	*p = x
+	return p
+}
+
+func (x Reason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Reason) Descriptor() protoreflect.EnumDescriptor {
+	return file_plegd_v1_plegd_proto_enumTypes[0].Descriptor()
+}
+
+func (Reason) Type() protoreflect.EnumType {
+	return &file_plegd_v1_plegd_proto_enumTypes[0]
+}
+
+func (x Reason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Reason.Descriptor instead.
+func (Reason) EnumDescriptor() ([]byte, []int) {
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{0}
+}
+
 type Consistency int32
 
 const (
@@ -64,11 +126,11 @@ func (x Consistency) String() string {
 }
 
 func (Consistency) Descriptor() protoreflect.EnumDescriptor {
-	return file_plegd_v1_plegd_proto_enumTypes[0].Descriptor()
+	return file_plegd_v1_plegd_proto_enumTypes[1].Descriptor()
 }
 
 func (Consistency) Type() protoreflect.EnumType {
-	return &file_plegd_v1_plegd_proto_enumTypes[0]
+	return &file_plegd_v1_plegd_proto_enumTypes[1]
 }
 
 func (x Consistency) Number() protoreflect.EnumNumber {
@@ -77,7 +139,7 @@ func (x Consistency) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Consistency.Descriptor instead.
 func (Consistency) EnumDescriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{0}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{1}
 }
 
 // Filter selects events and pods. Values of one field are alternatives; fields
@@ -2422,7 +2484,15 @@ const file_plegd_v1_plegd_proto_rawDesc = "" +
 	"\x14RequestRelistRequest\x12\x12\n" +
 	"\x04wait\x18\x01 \x01(\bR\x04wait\"3\n" +
 	"\x15RequestRelistResponse\x12\x1a\n" +
-	"\bposition\x18\x01 \x01(\tR\bposition*Y\n" +
+	"\bposition\x18\x01 \x01(\tR\bposition*\x94\x01\n" +
+	"\x06Reason\x12\x16\n" +
+	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eREASON_EXPIRED\x10\x01\x12\x0f\n" +
+	"\vREASON_SLOW\x10\x02\x12\x0f\n" +
+	"\vREASON_BUSY\x10\x03\x12\x13\n" +
+	"\x0fREASON_STARTING\x10\x04\x12\x13\n" +
+	"\x0fREASON_STOPPING\x10\x05\x12\x12\n" +
+	"\x0eREASON_RUNTIME\x10\x06*Y\n" +
 	"\vConsistency\x12\x1b\n" +
 	"\x17CONSISTENCY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13CONSISTENCY_DURABLE\x10\x01\x12\x14\n" +
@@ -2446,89 +2516,90 @@ func file_plegd_v1_plegd_proto_rawDescGZIP() []byte {
 	return file_plegd_v1_plegd_proto_rawDescData
 }
 
-var file_plegd_v1_plegd_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_plegd_v1_plegd_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_plegd_v1_plegd_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_plegd_v1_plegd_proto_goTypes = []any{
-	(Consistency)(0),              // 0: plegd.v1.Consistency
-	(*Filter)(nil),                // 1: plegd.v1.Filter
-	(*WatchRequest)(nil),          // 2: plegd.v1.WatchRequest
-	(*Snapshot)(nil),              // 3: plegd.v1.Snapshot
-	(*WatchResponse)(nil),         // 4: plegd.v1.WatchResponse
-	(*Pods)(nil),                  // 5: plegd.v1.Pods
-	(*Bookmark)(nil),              // 6: plegd.v1.Bookmark
-	(*Event)(nil),                 // 7: plegd.v1.Event
-	(*EventPod)(nil),              // 8: plegd.v1.EventPod
-	(*EventContainer)(nil),        // 9: plegd.v1.EventContainer
-	(*GetPodRequest)(nil),         // 10: plegd.v1.GetPodRequest
-	(*GetPodResponse)(nil),        // 11: plegd.v1.GetPodResponse
-	(*ListPodsRequest)(nil),       // 12: plegd.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),      // 13: plegd.v1.ListPodsResponse
-	(*Pod)(nil),                   // 14: plegd.v1.Pod
-	(*Sandbox)(nil),               // 15: plegd.v1.Sandbox
-	(*Container)(nil),             // 16: plegd.v1.Container
-	(*StatusRequest)(nil),         // 17: plegd.v1.StatusRequest
-	(*StatusResponse)(nil),        // 18: plegd.v1.StatusResponse
-	(*Condition)(nil),             // 19: plegd.v1.Condition
-	(*Runtime)(nil),               // 20: plegd.v1.Runtime
-	(*Journal)(nil),               // 21: plegd.v1.Journal
-	(*Relist)(nil),                // 22: plegd.v1.Relist
-	(*Stream)(nil),                // 23: plegd.v1.Stream
-	(*Reinspection)(nil),          // 24: plegd.v1.Reinspection
-	(*RequestRelistRequest)(nil),  // 25: plegd.v1.RequestRelistRequest
-	(*RequestRelistResponse)(nil), // 26: plegd.v1.RequestRelistResponse
-	nil,                           // 27: plegd.v1.EventPod.LabelsEntry
-	nil,                           // 28: plegd.v1.Pod.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*anypb.Any)(nil),             // 31: google.protobuf.Any
+	(Reason)(0),                   // 0: plegd.v1.Reason
+	(Consistency)(0),              // 1: plegd.v1.Consistency
+	(*Filter)(nil),                // 2: plegd.v1.Filter
+	(*WatchRequest)(nil),          // 3: plegd.v1.WatchRequest
+	(*Snapshot)(nil),              // 4: plegd.v1.Snapshot
+	(*WatchResponse)(nil),         // 5: plegd.v1.WatchResponse
+	(*Pods)(nil),                  // 6: plegd.v1.Pods
+	(*Bookmark)(nil),              // 7: plegd.v1.Bookmark
+	(*Event)(nil),                 // 8: plegd.v1.Event
+	(*EventPod)(nil),              // 9: plegd.v1.EventPod
+	(*EventContainer)(nil),        // 10: plegd.v1.EventContainer
+	(*GetPodRequest)(nil),         // 11: plegd.v1.GetPodRequest
+	(*GetPodResponse)(nil),        // 12: plegd.v1.GetPodResponse
+	(*ListPodsRequest)(nil),       // 13: plegd.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),      // 14: plegd.v1.ListPodsResponse
+	(*Pod)(nil),                   // 15: plegd.v1.Pod
+	(*Sandbox)(nil),               // 16: plegd.v1.Sandbox
+	(*Container)(nil),             // 17: plegd.v1.Container
+	(*StatusRequest)(nil),         // 18: plegd.v1.StatusRequest
+	(*StatusResponse)(nil),        // 19: plegd.v1.StatusResponse
+	(*Condition)(nil),             // 20: plegd.v1.Condition
+	(*Runtime)(nil),               // 21: plegd.v1.Runtime
+	(*Journal)(nil),               // 22: plegd.v1.Journal
+	(*Relist)(nil),                // 23: plegd.v1.Relist
+	(*Stream)(nil),                // 24: plegd.v1.Stream
+	(*Reinspection)(nil),          // 25: plegd.v1.Reinspection
+	(*RequestRelistRequest)(nil),  // 26: plegd.v1.RequestRelistRequest
+	(*RequestRelistResponse)(nil), // 27: plegd.v1.RequestRelistResponse
+	nil,                           // 28: plegd.v1.EventPod.LabelsEntry
+	nil,                           // 29: plegd.v1.Pod.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*anypb.Any)(nil),             // 32: google.protobuf.Any
 }
 var file_plegd_v1_plegd_proto_depIdxs = []int32{
-	29, // 0: plegd.v1.WatchRequest.time:type_name -> google.protobuf.Timestamp
-	3,  // 1: plegd.v1.WatchRequest.snapshot:type_name -> plegd.v1.Snapshot
-	1,  // 2: plegd.v1.WatchRequest.filter:type_name -> plegd.v1.Filter
-	0,  // 3: plegd.v1.WatchRequest.consistency:type_name -> plegd.v1.Consistency
-	30, // 4: plegd.v1.WatchRequest.keepalive:type_name -> google.protobuf.Duration
-	5,  // 5: plegd.v1.WatchResponse.pods:type_name -> plegd.v1.Pods
-	7,  // 6: plegd.v1.WatchResponse.event:type_name -> plegd.v1.Event
-	6,  // 7: plegd.v1.WatchResponse.bookmark:type_name -> plegd.v1.Bookmark
-	14, // 8: plegd.v1.Pods.pods:type_name -> plegd.v1.Pod
-	8,  // 9: plegd.v1.Event.pod:type_name -> plegd.v1.EventPod
-	9,  // 10: plegd.v1.Event.container:type_name -> plegd.v1.EventContainer
-	29, // 11: plegd.v1.Event.occurred_at:type_name -> google.protobuf.Timestamp
-	29, // 12: plegd.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	27, // 13: plegd.v1.EventPod.labels:type_name -> plegd.v1.EventPod.LabelsEntry
-	29, // 14: plegd.v1.GetPodRequest.newer_than:type_name -> google.protobuf.Timestamp
-	14, // 15: plegd.v1.GetPodResponse.pod:type_name -> plegd.v1.Pod
-	1,  // 16: plegd.v1.ListPodsRequest.filter:type_name -> plegd.v1.Filter
-	14, // 17: plegd.v1.ListPodsResponse.pods:type_name -> plegd.v1.Pod
-	28, // 18: plegd.v1.Pod.labels:type_name -> plegd.v1.Pod.LabelsEntry
-	15, // 19: plegd.v1.Pod.sandboxes:type_name -> plegd.v1.Sandbox
-	16, // 20: plegd.v1.Pod.containers:type_name -> plegd.v1.Container
-	29, // 21: plegd.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	31, // 22: plegd.v1.Sandbox.status:type_name -> google.protobuf.Any
-	29, // 23: plegd.v1.Container.created_at:type_name -> google.protobuf.Timestamp
-	29, // 24: plegd.v1.Container.started_at:type_name -> google.protobuf.Timestamp
-	29, // 25: plegd.v1.Container.finished_at:type_name -> google.protobuf.Timestamp
-	31, // 26: plegd.v1.Container.status:type_name -> google.protobuf.Any
-	19, // 27: plegd.v1.StatusResponse.conditions:type_name -> plegd.v1.Condition
-	20, // 28: plegd.v1.StatusResponse.runtime:type_name -> plegd.v1.Runtime
-	21, // 29: plegd.v1.StatusResponse.journal:type_name -> plegd.v1.Journal
-	22, // 30: plegd.v1.StatusResponse.relist:type_name -> plegd.v1.Relist
-	23, // 31: plegd.v1.StatusResponse.stream:type_name -> plegd.v1.Stream
-	24, // 32: plegd.v1.StatusResponse.reinspections:type_name -> plegd.v1.Reinspection
-	29, // 33: plegd.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	30, // 34: plegd.v1.Relist.period:type_name -> google.protobuf.Duration
-	29, // 35: plegd.v1.Stream.since:type_name -> google.protobuf.Timestamp
-	2,  // 36: plegd.v1.PodLifecycle.Watch:input_type -> plegd.v1.WatchRequest
-	10, // 37: plegd.v1.PodLifecycle.GetPod:input_type -> plegd.v1.GetPodRequest
-	12, // 38: plegd.v1.PodLifecycle.ListPods:input_type -> plegd.v1.ListPodsRequest
-	17, // 39: plegd.v1.PodLifecycle.Status:input_type -> plegd.v1.StatusRequest
-	25, // 40: plegd.v1.PodLifecycle.RequestRelist:input_type -> plegd.v1.RequestRelistRequest
-	4,  // 41: plegd.v1.PodLifecycle.Watch:output_type -> plegd.v1.WatchResponse
-	11, // 42: plegd.v1.PodLifecycle.GetPod:output_type -> plegd.v1.GetPodResponse
-	13, // 43: plegd.v1.PodLifecycle.ListPods:output_type -> plegd.v1.ListPodsResponse
-	18, // 44: plegd.v1.PodLifecycle.Status:output_type -> plegd.v1.StatusResponse
-	26, // 45: plegd.v1.PodLifecycle.RequestRelist:output_type -> plegd.v1.RequestRelistResponse
+	30, // 0: plegd.v1.WatchRequest.time:type_name -> google.protobuf.Timestamp
+	4,  // 1: plegd.v1.WatchRequest.snapshot:type_name -> plegd.v1.Snapshot
+	2,  // 2: plegd.v1.WatchRequest.filter:type_name -> plegd.v1.Filter
+	1,  // 3: plegd.v1.WatchRequest.consistency:type_name -> plegd.v1.Consistency
+	31, // 4: plegd.v1.WatchRequest.keepalive:type_name -> google.protobuf.Duration
+	6,  // 5: plegd.v1.WatchResponse.pods:type_name -> plegd.v1.Pods
+	8,  // 6: plegd.v1.WatchResponse.event:type_name -> plegd.v1.Event
+	7,  // 7: plegd.v1.WatchResponse.bookmark:type_name -> plegd.v1.Bookmark
+	15, // 8: plegd.v1.Pods.pods:type_name -> plegd.v1.Pod
+	9,  // 9: plegd.v1.Event.pod:type_name -> plegd.v1.EventPod
+	10, // 10: plegd.v1.Event.container:type_name -> plegd.v1.EventContainer
+	30, // 11: plegd.v1.Event.occurred_at:type_name -> google.protobuf.Timestamp
+	30, // 12: plegd.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	28, // 13: plegd.v1.EventPod.labels:type_name -> plegd.v1.EventPod.LabelsEntry
+	30, // 14: plegd.v1.GetPodRequest.newer_than:type_name -> google.protobuf.Timestamp
+	15, // 15: plegd.v1.GetPodResponse.pod:type_name -> plegd.v1.Pod
+	2,  // 16: plegd.v1.ListPodsRequest.filter:type_name -> plegd.v1.Filter
+	15, // 17: plegd.v1.ListPodsResponse.pods:type_name -> plegd.v1.Pod
+	29, // 18: plegd.v1.Pod.labels:type_name -> plegd.v1.Pod.LabelsEntry
+	16, // 19: plegd.v1.Pod.sandboxes:type_name -> plegd.v1.Sandbox
+	17, // 20: plegd.v1.Pod.containers:type_name -> plegd.v1.Container
+	30, // 21: plegd.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	32, // 22: plegd.v1.Sandbox.status:type_name -> google.protobuf.Any
+	30, // 23: plegd.v1.Container.created_at:type_name -> google.protobuf.Timestamp
+	30, // 24: plegd.v1.Container.started_at:type_name -> google.protobuf.Timestamp
+	30, // 25: plegd.v1.Container.finished_at:type_name -> google.protobuf.Timestamp
+	32, // 26: plegd.v1.Container.status:type_name -> google.protobuf.Any
+	20, // 27: plegd.v1.StatusResponse.conditions:type_name -> plegd.v1.Condition
+	21, // 28: plegd.v1.StatusResponse.runtime:type_name -> plegd.v1.Runtime
+	22, // 29: plegd.v1.StatusResponse.journal:type_name -> plegd.v1.Journal
+	23, // 30: plegd.v1.StatusResponse.relist:type_name -> plegd.v1.Relist
+	24, // 31: plegd.v1.StatusResponse.stream:type_name -> plegd.v1.Stream
+	25, // 32: plegd.v1.StatusResponse.reinspections:type_name -> plegd.v1.Reinspection
+	30, // 33: plegd.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	31, // 34: plegd.v1.Relist.period:type_name -> google.protobuf.Duration
+	30, // 35: plegd.v1.Stream.since:type_name -> google.protobuf.Timestamp
+	3,  // 36: plegd.v1.PodLifecycle.Watch:input_type -> plegd.v1.WatchRequest
+	11, // 37: plegd.v1.PodLifecycle.GetPod:input_type -> plegd.v1.GetPodRequest
+	13, // 38: plegd.v1.PodLifecycle.ListPods:input_type -> plegd.v1.ListPodsRequest
+	18, // 39: plegd.v1.PodLifecycle.Status:input_type -> plegd.v1.StatusRequest
+	26, // 40: plegd.v1.PodLifecycle.RequestRelist:input_type -> plegd.v1.RequestRelistRequest
+	5,  // 41: plegd.v1.PodLifecycle.Watch:output_type -> plegd.v1.WatchResponse
+	12, // 42: plegd.v1.PodLifecycle.GetPod:output_type -> plegd.v1.GetPodResponse
+	14, // 43: plegd.v1.PodLifecycle.ListPods:output_type -> plegd.v1.ListPodsResponse
+	19, // 44: plegd.v1.PodLifecycle.Status:output_type -> plegd.v1.StatusResponse
+	27, // 45: plegd.v1.PodLifecycle.RequestRelist:output_type -> plegd.v1.RequestRelistResponse
 	41, // [41:46] is the sub-list for method output_type
 	36, // [36:41] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
@@ -2558,7 +2629,7 @@ func file_plegd_v1_plegd_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plegd_v1_plegd_proto_rawDesc), len(file_plegd_v1_plegd_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -37,16 +37,19 @@ const (
 //
 // Positions are opaque strings. One that a client has seen stays valid over
 // restarts of the agent for as long as the journal keeps what follows it.
+//
+// Errors that a client may want to act on have a google.rpc.ErrorInfo of the
+// domain "plegd.v1" with a Reason and, as metadata, what the Reason says.
 type PodLifecycleClient interface {
 	// Watch streams events, in the order of the journal, each once. It ends with
 	//
 	//	INVALID_ARGUMENT   a malformed position, filter or selector, named in the message;
 	//	OUT_OF_RANGE       events after the position are no longer kept, or were never
-	//	                   written: ErrorInfo has the oldest position that can be read
-	//	                   from. Start over with a snapshot;
-	//	RESOURCE_EXHAUSTED the client has not taken what was sent for longer than it may:
-	//	                   ErrorInfo has the position to go on from;
-	//	UNAVAILABLE        the agent stops, or has not opened its state yet.
+	//	                   written (REASON_EXPIRED). Start over with a snapshot;
+	//	RESOURCE_EXHAUSTED the client has not taken what was sent for longer than it may
+	//	                   (REASON_SLOW), or there are too many watches (REASON_BUSY);
+	//	UNAVAILABLE        the agent stops (REASON_STOPPING), or has not opened its state
+	//	                   or listed the runtime yet (REASON_STARTING).
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// GetPod returns the cached status of one pod, at once or as of a later call to
 	// the runtime. NOT_FOUND if there is no such pod, UNAVAILABLE as long as that
@@ -57,7 +60,8 @@ type PodLifecycleClient interface {
 	ListPods(ctx context.Context, in *ListPodsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListPodsResponse], error)
 	// Status says how the agent is and why.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
-	// RequestRelist has the runtime listed now, and waits for it if asked.
+	// RequestRelist has the runtime listed now, and waits for it if asked. A list that
+	// fails while it is waited for is UNAVAILABLE (REASON_RUNTIME).
 	RequestRelist(ctx context.Context, in *RequestRelistRequest, opts ...grpc.CallOption) (*RequestRelistResponse, error)
 }
 
@@ -145,16 +149,19 @@ func (c *podLifecycleClient) RequestRelist(ctx context.Context, in *RequestRelis
 //
 // Positions are opaque strings. One that a client has seen stays valid over
 // restarts of the agent for as long as the journal keeps what follows it.
+//
+// Errors that a client may want to act on have a google.rpc.ErrorInfo of the
+// domain "plegd.v1" with a Reason and, as metadata, what the Reason says.
 type PodLifecycleServer interface {
 	// Watch streams events, in the order of the journal, each once. It ends with
 	//
 	//	INVALID_ARGUMENT   a malformed position, filter or selector, named in the message;
 	//	OUT_OF_RANGE       events after the position are no longer kept, or were never
-	//	                   written: ErrorInfo has the oldest position that can be read
-	//	                   from. Start over with a snapshot;
-	//	RESOURCE_EXHAUSTED the client has not taken what was sent for longer than it may:
-	//	                   ErrorInfo has the position to go on from;
-	//	UNAVAILABLE        the agent stops, or has not opened its state yet.
+	//	                   written (REASON_EXPIRED). Start over with a snapshot;
+	//	RESOURCE_EXHAUSTED the client has not taken what was sent for longer than it may
+	//	                   (REASON_SLOW), or there are too many watches (REASON_BUSY);
+	//	UNAVAILABLE        the agent stops (REASON_STOPPING), or has not opened its state
+	//	                   or listed the runtime yet (REASON_STARTING).
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// GetPod returns the cached status of one pod, at once or as of a later call to
 	// the runtime. NOT_FOUND if there is no such pod, UNAVAILABLE as long as that
@@ -165,7 +172,8 @@ type PodLifecycleServer interface {
 	ListPods(*ListPodsRequest, grpc.ServerStreamingServer[ListPodsResponse]) error
 	// Status says how the agent is and why.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
-	// RequestRelist has the runtime listed now, and waits for it if asked.
+	// RequestRelist has the runtime listed now, and waits for it if asked. A list that
+	// fails while it is waited for is UNAVAILABLE (REASON_RUNTIME).
 	RequestRelist(context.Context, *RequestRelistRequest) (*RequestRelistResponse, error)
 	mustEmbedUnimplementedPodLifecycleServer()
 }
