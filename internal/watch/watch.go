@@ -54,6 +54,9 @@ type Request struct {
 	// Once ends the watch, with io.EOF, when it has caught up: after the snapshot,
 	// or all events that there are. A bookmark comes before the end.
 	Once bool
+	// Idle, if set, is called before a wait for more: a reader that gathers what it
+	// passes on can pass it on now. Its error is returned by Next.
+	Idle func() error
 }
 
 // check returns an error that wraps ErrRequest.
@@ -104,6 +107,7 @@ type Watch struct {
 	at        pleg.Position // of the last event that was sent or left out
 	state     state
 	once      bool
+	idle      func() error
 }
 
 // state is what comes next.
@@ -124,7 +128,7 @@ func New(src Source, r Request) (*Watch, error) {
 	if err := r.check(now); err != nil {
 		return nil, err
 	}
-	w := &Watch{sel: r.Selection, keepalive: r.Keepalive, once: r.Once, state: sendBeginning}
+	w := &Watch{sel: r.Selection, keepalive: r.Keepalive, once: r.Once, idle: r.Idle, state: sendBeginning}
 	if w.keepalive == 0 {
 		w.keepalive = KeepaliveDefault
 	}
@@ -240,6 +244,11 @@ func (w *Watch) Next(ctx context.Context) (Message, error) {
 
 // wait returns the next event, nil once a bookmark is due.
 func (w *Watch) wait(ctx context.Context) (*pleg.Event, error) {
+	if w.idle != nil {
+		if err := w.idle(); err != nil {
+			return nil, err
+		}
+	}
 	waiting, cancel := context.WithDeadline(ctx, w.quiet)
 	defer cancel()
 	ev, err := w.sub.Next(waiting)
