@@ -30,9 +30,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 // writeHealth writes "ok", or the checks when one of them fails or ?verbose is
 // given, in the form of Kubernetes' own health endpoints.
 func writeHealth(w http.ResponseWriter, r *http.Request, name string, ok bool, checks []pleg.Check) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
+	setHeaders(w.Header(), "text/plain; charset=utf-8")
 	if !ok {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}

@@ -20,10 +20,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeSource is a generator with one pod, or none and a reason.
+// fakeSource is a generator with one pod, or none and a reason. It has no
+// events; see realSource.
 type fakeSource struct {
 	missing error
 	pods    []pleg.Pod
+	health  func() pleg.Health
 }
 
 func (f *fakeSource) get() (Source, error) {
@@ -37,6 +39,14 @@ func (f *fakeSource) Status() pleg.Status { return pleg.Status{Mode: pleg.ModeHy
 
 func (f *fakeSource) Pods() ([]pleg.Pod, pleg.Position) {
 	return f.pods, pleg.Position{Epoch: [8]byte{0x9f}, Seq: 7}
+}
+
+func (f *fakeSource) Health() pleg.Health { return f.health() }
+
+func (f *fakeSource) Oldest() pleg.Position { _, at := f.Pods(); return at }
+
+func (f *fakeSource) Subscribe(*pleg.Position) (*pleg.Subscription, error) {
+	return nil, errors.New("no events")
 }
 
 func (f *fakeSource) Pod(key string) (pleg.Pod, error) {
@@ -70,10 +80,11 @@ func serve(t *testing.T, edit func(*Config)) *served {
 	}
 	cfg := Config{
 		Listen: "127.0.0.1:0", Socket: s.socket, Source: s.source.get,
-		Health:  func() pleg.Health { s.mu.Lock(); defer s.mu.Unlock(); return s.health },
+		Health:  s.healthNow,
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "plegd_up 1\n") }),
 		Logger:  s.log.Logger(),
 	}
+	s.source.health = s.healthNow
 	if edit != nil {
 		edit(&cfg)
 	}
@@ -100,6 +111,8 @@ func serve(t *testing.T, edit func(*Config)) *served {
 	t.Cleanup(s.stop)
 	return s
 }
+
+func (s *served) healthNow() pleg.Health { s.mu.Lock(); defer s.mu.Unlock(); return s.health }
 
 func (s *served) setHealth(h pleg.Health) { s.mu.Lock(); defer s.mu.Unlock(); s.health = h }
 

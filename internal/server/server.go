@@ -14,6 +14,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/unixsock"
+	"github.com/plegd/plegd/internal/watch"
 )
 
 const (
@@ -30,14 +31,17 @@ const (
 	maxHeader = 16 << 10
 	// maxConns on each address; more wait in the kernel's queue.
 	maxConns = 128
+	// maxStreams of them may be streams, which last: the rest is left to those who
+	// ask for health, metrics and pods.
+	maxStreams = maxConns * 3 / 4
 	// shutdownTimeout is how long answers in progress may take at the end.
 	shutdownTimeout = 500 * time.Millisecond
 )
 
 // Source is what is served. *pleg.Generator is one once it is there.
 type Source interface {
+	watch.Source
 	Status() pleg.Status
-	Pods() ([]pleg.Pod, pleg.Position)
 	Pod(key string) (pleg.Pod, error)
 }
 
@@ -53,8 +57,15 @@ type Config struct {
 	Source func() (Source, error)
 	// Metrics serves /metrics. Required.
 	Metrics http.Handler
+	// API serves the API and the page on TCP too. An address that isn't loopback
+	// then needs a Token.
+	API bool
+	// Token is what clients of the API on TCP have to give; "" for none.
+	Token string
 	// Logger may be nil.
 	Logger *slog.Logger
+	// LogLevel is what /debug/loglevel reads and sets; nil is a level of its own.
+	LogLevel *slog.LevelVar
 }
 
 // AddressError says which address could not be taken.
@@ -70,29 +81,47 @@ func (e *AddressError) Error() string { return fmt.Sprintf("%s: %v", e.Address, 
 // Unwrap returns what was wrong.
 func (e *AddressError) Unwrap() error { return e.Err }
 
+var errPublic = errors.New("is not a loopback address: without a token the API is not served there")
+
 // Server serves on the addresses that New took.
 type Server struct {
-	cfg  Config
-	tcp  net.Listener     // nil if there is none
-	unix *unixsock.Socket // nil if there is none
+	cfg    Config
+	limits limits
+	tcp    net.Listener     // nil if there is none
+	unix   *unixsock.Socket // nil if there is none
 }
+
+// limits are those that tests make shorter.
+type limits struct{ read, write time.Duration }
 
 // New takes the addresses. The error is an AddressError, and then none is taken. Run or Close gives them back.
 func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg}
+	if cfg.LogLevel == nil {
+		cfg.LogLevel = new(slog.LevelVar)
+	}
+	s := &Server{cfg: cfg, limits: limits{read: readTimeout, write: writeTimeout}}
 	if cfg.Listen != "" {
 		lis, err := net.Listen("tcp", cfg.Listen)
 		if err != nil {
 			return nil, &AddressError{Field: "Listen", Address: cfg.Listen, Err: unixsock.Cause(err)}
 		}
 		s.tcp = lis
-		if addr, ok := lis.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() {
+		addr, ok := lis.Addr().(*net.TCPAddr)
+		public := ok && !addr.IP.IsLoopback()
+		if public && cfg.API && cfg.Token == "" {
+			_ = s.Close() // nobody has been served
+			return nil, &AddressError{Field: "Listen", Address: cfg.Listen, Err: errPublic}
+		}
+		if public {
 			cfg.Logger.Warn("metrics and health are served to the network, without authentication", "address", addr.String())
 		}
 		cfg.Logger.Info("serving metrics and health", "address", lis.Addr().String())
+		if cfg.API {
+			cfg.Logger.Info("serving the API and the page too", "url", "http://"+lis.Addr().String()+"/", "token", cfg.Token != "")
+		}
 	}
 	if cfg.Socket != "" {
 		sock, err := unixsock.Listen(cfg.Socket, unixsock.GroupMode)
@@ -123,10 +152,10 @@ func (s *Server) Close() error {
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	if s.tcp != nil {
-		s.serve(ctx, group, s.tcp, s.public())
+		s.serve(ctx, group, s.tcp, s.onTCP())
 	}
 	if s.unix != nil {
-		s.serve(ctx, group, s.unix, s.api())
+		s.serve(ctx, group, s.unix, s.onSocket())
 	}
 	return group.Wait()
 }
@@ -134,10 +163,12 @@ func (s *Server) Run(ctx context.Context) error {
 // serve runs one http.Server in the group.
 func (s *Server) serve(ctx context.Context, group *errgroup.Group, lis net.Listener, h http.Handler) {
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: s.limits.read, WriteTimeout: s.limits.write,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ConnState: newConns().changed,
-		ErrorLog:  slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
+		// Streams end with the server, at once.
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	group.Go(func() error {
 		err := srv.Serve(netutil.LimitListener(lis, maxConns))

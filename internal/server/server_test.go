@@ -31,8 +31,11 @@ func TestWhatIsServedWhere(t *testing.T) {
 		{"/v1/pods/u1", 404, 200},
 		{"/v1/pods/nobody", 404, 404},
 		{"/v1/pods/", 404, 404},
-		{"/", 404, 404},
-		{"/debug/pprof/", 404, 404},
+		{"/openapi.json", 404, 200},
+		{"/", 404, 200},
+		{"/page/nothing.js", 404, 404},
+		{"/debug/dump", 404, 200},
+		{"/debug/pprof/", 404, 200},
 		{"/livez/x", 404, 404},
 	} {
 		for unix, want := range map[bool]int{false: tc.tcp, true: tc.unix} {

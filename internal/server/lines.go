@@ -1,0 +1,178 @@
+package server
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/watch"
+)
+
+// streamBuffer is what is gathered of a stream before it is written, bytes.
+const streamBuffer = 32 << 10
+
+// What a line can be beside an event; in its "type", as an event's type is.
+const (
+	lineBookmark = "Bookmark"
+	linePod      = "Pod"
+	lineError    = "Error"
+)
+
+type bookmarkLine struct {
+	Type        string `json:"type"`
+	Position    string `json:"position"`
+	SnapshotEnd bool   `json:"snapshot_end,omitempty"`
+}
+
+type podLine struct {
+	Type   string    `json:"type"`
+	Status *pleg.Pod `json:"status"`
+}
+
+type errorLine struct {
+	Type string `json:"type"`
+	problem
+}
+
+// lines writes a stream: one object of JSON a line or, as server-sent events,
+// the same objects with their type and, where reading can go on from it, their
+// position.
+type lines struct {
+	w       *bufio.Writer
+	header  http.Header
+	control *http.ResponseController
+	sse     bool
+	broken  error // of the last flush
+}
+
+// newLines prepares an answer. A write that takes longer than patience cuts the
+// client, with os.ErrDeadlineExceeded.
+func newLines(w http.ResponseWriter, sse bool, patience time.Duration) *lines {
+	l := &lines{header: w.Header(), control: http.NewResponseController(w), sse: sse}
+	l.w = bufio.NewWriterSize(&timedWriter{w, l.control, patience}, streamBuffer)
+	return l
+}
+
+// begin sets the headers.
+func (l *lines) begin() {
+	contentType := "application/x-ndjson"
+	if l.sse {
+		contentType = "text/event-stream"
+	}
+	setHeaders(l.header, contentType)
+}
+
+// timedWriter bounds each write; the server's own bound is for a whole answer.
+type timedWriter struct {
+	w        io.Writer
+	control  *http.ResponseController
+	patience time.Duration
+}
+
+// Write implements [io.Writer]. What was written is on its way when it returns.
+func (t *timedWriter) Write(p []byte) (int, error) {
+	if err := t.control.SetWriteDeadline(time.Now().Add(t.patience)); err != nil {
+		return 0, err
+	}
+	n, err := t.w.Write(p)
+	if err == nil {
+		err = t.control.Flush()
+	}
+	return n, err
+}
+
+// flush sends what was gathered.
+func (l *lines) flush() error {
+	l.broken = l.w.Flush()
+	return l.broken
+}
+
+// message writes what a reader got.
+func (l *lines) message(m *watch.Message) error {
+	switch {
+	case m.Event != nil:
+		return l.event(m.Event)
+	case m.Bookmark != nil:
+		return l.bookmark(*m.Bookmark)
+	default:
+		return l.pods(m.Pods)
+	}
+}
+
+func (l *lines) event(ev *pleg.Event) error {
+	b, err := ev.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return l.put(string(ev.Type), ev.Position.String(), b)
+}
+
+func (l *lines) bookmark(b watch.Bookmark) error {
+	at := b.Position.String()
+	return l.object(lineBookmark, at, bookmarkLine{lineBookmark, at, b.SnapshotEnd})
+}
+
+// pods writes a snapshot. Reading can't go on from the middle of it.
+func (l *lines) pods(pods []pleg.Pod) error {
+	for i := range pods {
+		if err := l.object(linePod, "", podLine{linePod, &pods[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failed ends the stream with why it ends.
+func (l *lines) failed(err error) error {
+	_, p := newProblem(err)
+	if err := l.object(lineError, "", errorLine{lineError, p}); err != nil {
+		return err
+	}
+	return l.flush()
+}
+
+func (l *lines) object(name, id string, v any) error {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	return l.put(name, id, []byte(strings.TrimSuffix(b.String(), "\n")))
+}
+
+// put writes one object, which is JSON and so without the end of a line in it.
+// Errors of the writer stay until the next flush.
+func (l *lines) put(name, id string, object []byte) error {
+	if l.sse {
+		if id != "" {
+			_, _ = l.w.WriteString("id: " + id + "\n")
+		}
+		_, _ = l.w.WriteString("event: " + name + "\ndata: ")
+	}
+	_, err := l.w.Write(object)
+	if err == nil {
+		err = l.w.WriteByte('\n')
+	}
+	if err == nil && l.sse {
+		err = l.w.WriteByte('\n')
+	}
+	return err
+}
+
+// wantsSSE reports whether a request asks for server-sent events.
+func wantsSSE(r *http.Request) bool {
+	for _, accept := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(accept, ",") {
+			if kind, _, err := mime.ParseMediaType(part); err == nil && kind == "text/event-stream" {
+				return true
+			}
+		}
+	}
+	return false
+}
