@@ -24,7 +24,10 @@ var layers = []layer{
 	{dir: "api"},
 	// What a client takes in with it is the API, and not the agent.
 	{dir: "client", may: []string{"api", "internal/retry", "internal/unixsock"}},
-	{dir: "internal", may: []string{".", "timestamps", "store", "arbiter", "evented", "generic", "internal", "api"}},
+	{dir: "api"},
+	// A user of the client takes in nothing of the agent.
+	{dir: "client", may: []string{"api", "internal/retry", "internal/unixsock"}},
+	{dir: "internal", may: []string{".", "api", "timestamps", "store", "arbiter", "evented", "generic", "internal", "api"}},
 	{dir: "internal/cri", may: []string{"timestamps", "store", "arbiter", "internal/unixsock"}},
 	// The simulated runtime is judged by the rest: it must not share its ideas.
 	{dir: "internal/simruntime", may: []string{"internal/sysclock", "internal/unixsock"}},
@@ -32,7 +35,7 @@ var layers = []layer{
 	{dir: "internal/retry"},
 	{dir: "internal/sysclock", may: []string{"timestamps"}},
 	{dir: "internal/unixsock"},
-	{dir: "cmd", may: []string{".", "timestamps", "store", "arbiter", "evented", "generic", "internal", "api", "client"}},
+	{dir: "cmd", may: []string{".", "api", "client", "timestamps", "store", "arbiter", "evented", "generic", "internal", "api", "client"}},
 	// Black-box tests know the binary, and the shape of what it prints, by the documentation only.
 	{dir: "test"},
 	// `make run` chooses a runtime as plegd does.

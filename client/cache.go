@@ -1,0 +1,323 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/plegd/plegd/internal/retry"
+)
+
+// CacheOptions say what a Cache holds and whom it tells. The functions may be
+// nil. They are called by Run, one at a time, in the order of the changes of
+// each pod; pods that they are given are shared and not to be changed.
+type CacheOptions struct {
+	// Filter chooses the pods. Types and sources must not be set.
+	Filter *Filter
+	// Full has the pods with the runtime's own status messages.
+	Full bool
+	// Added is called for each pod that is new, those of the beginning too.
+	Added func(pod *Pod)
+	// Updated is called when anything but Pod.Position has changed.
+	Updated func(old, pod *Pod)
+	// Deleted is called with what was known last.
+	Deleted func(pod *Pod)
+}
+
+// Cache holds the present pods. A pod is read when an event tells of it: each
+// change that has an event is in the cache soon after it, and of changes
+// that follow one another fast the last one counts. It goes on over
+// restarts of the agent; where events are no longer kept it compares itself with
+// a new snapshot, so the functions hear of what has changed meanwhile and of
+// nothing else. While the agent is away it holds what was known last.
+//
+// All methods are safe for concurrent use.
+type Cache struct {
+	c      *Client
+	o      CacheOptions
+	synced chan struct{}
+
+	mu   sync.RWMutex
+	pods map[string]*Pod
+}
+
+// NewCache returns a Cache that is empty until it runs.
+func (c *Client) NewCache(o CacheOptions) *Cache {
+	return &Cache{c: c, o: o, synced: make(chan struct{}), pods: map[string]*Pod{}}
+}
+
+// Synced is closed once the first snapshot is in the cache and Added was called
+// for each pod of it.
+func (k *Cache) Synced() <-chan struct{} { return k.synced }
+
+// HasSynced reports whether Synced is closed.
+func (k *Cache) HasSynced() bool {
+	select {
+	case <-k.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+// Get returns a pod by its key. It is shared: don't change it.
+func (k *Cache) Get(key string) (*Pod, bool) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	pod, ok := k.pods[key]
+	return pod, ok
+}
+
+// List returns all pods by key. They are shared: don't change them.
+func (k *Cache) List() []*Pod {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	pods := make([]*Pod, 0, len(k.pods))
+	for _, key := range slices.Sorted(maps.Keys(k.pods)) {
+		pods = append(pods, k.pods[key])
+	}
+	return pods
+}
+
+// Run keeps the cache until ctx ends, and returns ctx's error, or one that trying
+// again would not change. It runs once.
+func (k *Cache) Run(ctx context.Context) error {
+	return k.run(ctx, func() bool { return false })
+}
+
+// run calls enough after each change, and returns nil when that reports true.
+func (k *Cache) run(ctx context.Context, enough func() bool) error {
+	if len(k.o.Filter.GetTypes())+len(k.o.Filter.GetSources()) > 0 {
+		return fmt.Errorf("%w: types and sources choose events, and here are pods", ErrInvalid)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	news := newNews()
+	watched := make(chan error, 1)
+	go func() { watched <- k.watch(ctx, news) }()
+	joined := func() error { cancel(); return <-watched }
+	delays := retry.Delays(retryFirst, retryMost)
+	for {
+		select {
+		case err := <-watched:
+			cancel()
+			return err
+		case <-news.came:
+		}
+		pods, fresh, dirty := news.take()
+		if fresh {
+			k.replace(pods)
+			if !k.HasSynced() {
+				close(k.synced)
+			}
+			if enough() {
+				_ = joined() // it was cancelled
+				return nil
+			}
+		}
+		for i, key := range dirty {
+			pod, err := k.c.Pod(ctx, key, PodOptions{Full: k.o.Full})
+			switch {
+			case news.fresh(): // a snapshot has come, and says more
+			case err == nil || errors.Is(err, ErrNoPod):
+				delays.Reset()
+				if k.put(key, pod) && enough() {
+					_ = joined()
+					return nil
+				}
+				continue
+			case errors.Is(err, ErrUnavailable): // it restarts
+				news.add(dirty[i:]...)
+				wait(ctx, delays.NextBackOff())
+			case ctx.Err() == nil:
+				_ = joined()
+				return err
+			}
+			break
+		}
+	}
+}
+
+// watch takes note of all that comes.
+func (k *Cache) watch(ctx context.Context, n *news) error {
+	for u, err := range k.c.Watch(ctx, WatchOptions{From: From{Snapshot: true}, Filter: k.o.Filter, Full: k.o.Full, StartOver: true}) {
+		switch {
+		case err != nil:
+			return err
+		case u.Pods != nil:
+			n.replace(u.Pods)
+		case u.Event.GetPod() != nil:
+			n.add(podKey(u.Event))
+		}
+	}
+	return ctx.Err()
+}
+
+// podKey is the key of the pod that an event is of.
+func podKey(ev *Event) string {
+	if uid := ev.GetPod().GetUid(); uid != "" {
+		return uid
+	}
+	return sandboxKey + ev.GetSandboxId()
+}
+
+// sandboxKey begins the key of a pod without a UID.
+const sandboxKey = "sandbox:"
+
+// replace takes a snapshot.
+func (k *Cache) replace(pods []*Pod) {
+	there := map[string]bool{}
+	for _, pod := range pods {
+		there[pod.Key] = true
+	}
+	for _, old := range k.List() {
+		if !there[old.Key] {
+			k.put(old.Key, nil)
+		}
+	}
+	for _, pod := range pods {
+		k.put(pod.Key, pod)
+	}
+}
+
+// put takes what is known of a pod now, nil if it is gone, and reports whether
+// that is new.
+func (k *Cache) put(key string, pod *Pod) bool {
+	if pod != nil && !k.chosen(pod) {
+		pod = nil
+	}
+	old, _ := k.Get(key)
+	k.mu.Lock()
+	if pod == nil {
+		delete(k.pods, key)
+	} else {
+		k.pods[key] = pod
+	}
+	k.mu.Unlock()
+	switch {
+	case old == nil && pod == nil:
+		return false
+	case old == nil:
+		tell(k.o.Added, pod)
+		// Its UID was learnt late: it was there under another key.
+		for _, s := range pod.Sandboxes {
+			if other := sandboxKey + s.Id; other != key {
+				k.put(other, nil)
+			}
+		}
+	case pod == nil:
+		tell(k.o.Deleted, old)
+	case same(old, pod):
+		return false
+	case k.o.Updated != nil:
+		k.o.Updated(old, pod)
+	}
+	return true
+}
+
+// chosen reports whether a pod that was chosen before still is. Only its
+// containers come and go.
+func (k *Cache) chosen(pod *Pod) bool {
+	names := k.o.Filter.GetContainers()
+	return len(names) == 0 || slices.ContainsFunc(pod.Containers, func(c *Container) bool { return slices.Contains(names, c.Name) })
+}
+
+func tell(f func(*Pod), pod *Pod) {
+	if f != nil {
+		f(pod)
+	}
+}
+
+// same compares pods but for their positions, which move with each event of any
+// pod.
+func same(a, b *Pod) bool {
+	c := proto.CloneOf(b)
+	c.Position = a.Position
+	return proto.Equal(a, c)
+}
+
+// wait waits, but no longer than ctx.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// news is what a cache has still to take: a snapshot, and then the pods that
+// events have told of since.
+type news struct {
+	came chan struct{} // has one if there is something
+
+	mu       sync.Mutex
+	snapshot []*Pod
+	has      bool // a snapshot
+	dirty    []string
+	is       map[string]bool // in dirty
+}
+
+func newNews() *news { return &news{came: make(chan struct{}, 1), is: map[string]bool{}} }
+
+func (n *news) replace(pods []*Pod) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.snapshot, n.has, n.dirty, n.is = pods, true, nil, map[string]bool{}
+	n.leave()
+}
+
+// add notes pods by their keys.
+func (n *news) add(keys ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, key := range keys {
+		if !n.is[key] {
+			n.is[key] = true
+			n.dirty = append(n.dirty, key)
+		}
+	}
+	n.leave()
+}
+
+func (n *news) leave() {
+	select {
+	case n.came <- struct{}{}:
+	default:
+	}
+}
+
+// fresh reports whether there is a snapshot to take.
+func (n *news) fresh() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.has
+}
+
+func (n *news) take() (snapshot []*Pod, has bool, dirty []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	snapshot, has, dirty = n.snapshot, n.has, n.dirty
+	n.snapshot, n.has, n.dirty, n.is = nil, false, nil, map[string]bool{}
+	return snapshot, has, dirty
+}
+
+// WaitFor returns once met reports true for the pods that are chosen: those that
+// are there now, or after a change. Of changes that follow one another fast it may
+// see only the last one, so ask for what stays: "has exited", not "runs".
+// Without a pod that is chosen it is given none, which is how to wait for one to go.
+// The error is ctx's, met's, or one that trying again would not change.
+func (c *Client) WaitFor(ctx context.Context, filter *Filter, met func(pods []*Pod) (bool, error)) error {
+	k := c.NewCache(CacheOptions{Filter: filter})
+	var merr error
+	err := k.run(ctx, func() (enough bool) {
+		enough, merr = met(k.List())
+		return enough || merr != nil
+	})
+	return errors.Join(merr, err)
+}

@@ -1,0 +1,286 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
+	"github.com/plegd/plegd/internal/retry"
+)
+
+const (
+	// retryFirst and retryMost space the tries to find an agent again: a restart
+	// takes less than a second, and an agent that is down costs one connect each
+	// few seconds.
+	retryFirst, retryMost = 50 * time.Millisecond, 3 * time.Second
+	// defaultKeepalive is how often an agent says that there is nothing to say.
+	defaultKeepalive = 30 * time.Second
+	// silenceGrace is how much later than promised that may come, on a machine that
+	// is swapping, before the agent counts as lost.
+	silenceGrace = 15 * time.Second
+)
+
+// From says where to begin. At most one of its fields is set. The zero From is
+// from now on.
+type From struct {
+	Position string    // after this one
+	Time     time.Time // from the first event on that was observed at this time or later
+	Snapshot bool      // all pods first; of Watch only
+}
+
+func (f From) check() error {
+	set := 0
+	for _, is := range []bool{f.Position != "", !f.Time.IsZero(), f.Snapshot} {
+		if is {
+			set++
+		}
+	}
+	if set > 1 {
+		return fmt.Errorf("%w: a position, a time and a snapshot are three ways to begin: only one may be set", ErrInvalid)
+	}
+	return nil
+}
+
+// WatchOptions say what Watch yields. The zero WatchOptions are all events from
+// now on.
+type WatchOptions struct {
+	From   From
+	Filter *Filter
+	// Full has snapshots with the runtime's own status messages.
+	Full bool
+	// StartOver has a new snapshot come where events are no longer kept, instead of
+	// an ExpiredError.
+	StartOver bool
+	// Once ends the sequence, without an error, when it has caught up: after the
+	// snapshot, or after all events that there are.
+	Once bool
+	// Live has events come before they are written. They have Event.Live set and no
+	// position to go on from; after a broken connection some may come again.
+	Live bool
+	// Keepalive is the longest time without an Update, 1 s to 1 h; 0 is 30 s.
+	Keepalive time.Duration
+}
+
+// Update is one step of a Watch. It is a snapshot, an event or, if it has
+// neither, only says how far the reader has come.
+type Update struct {
+	// Pods are all that are chosen, if it is a snapshot: not nil then.
+	Pods []*Pod
+	// Lost says, of a snapshot that comes in the place of events (StartOver), why.
+	Lost *ExpiredError
+	// Event is set if it is one.
+	Event *Event
+	// Position is the one to go on from after this: all events up to it have come
+	// that the filter lets through. Of a live event it is that of the last event
+	// before it that was written.
+	Position string
+}
+
+// Events yields events until ctx ends: see WatchOptions for more. The last pair
+// has the error and no event: ctx's, an ExpiredError, or another one that trying
+// again would not change. Breaking out of the loop ends it too.
+func (c *Client) Events(ctx context.Context, from From, filter *Filter) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		if from.Snapshot {
+			yield(nil, fmt.Errorf("%w: a snapshot has pods, not events; use Watch", ErrInvalid))
+			return
+		}
+		for u, err := range c.Watch(ctx, WatchOptions{From: from, Filter: filter}) {
+			if (err != nil || u.Event != nil) && !yield(u.event(), err) {
+				return
+			}
+		}
+	}
+}
+
+func (u *Update) event() *Event {
+	if u == nil {
+		return nil
+	}
+	return u.Event
+}
+
+// Watch yields updates until ctx ends. It begins with a snapshot if one is asked
+// for, else with an Update that has nothing but a position. The last pair has the
+// error and no update, as with Events; with WatchOptions.Once there is none at
+// a good end.
+func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[*Update, error] {
+	return func(yield func(*Update, error) bool) {
+		if err := o.From.check(); err != nil {
+			yield(nil, err)
+			return
+		}
+		w := &watcher{c: c, o: o, from: o.From, yield: yield, delays: retry.Delays(retryFirst, retryMost)}
+		if w.o.Keepalive == 0 {
+			w.o.Keepalive = defaultKeepalive
+		}
+		if err := w.run(ctx); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// errBroken ends a watch that the loop has left.
+var errBroken = errors.New("the loop was left")
+
+// watcher is one Watch. It is for one goroutine.
+type watcher struct {
+	c      *Client
+	o      WatchOptions
+	from   From          // where the next stream begins
+	lost   *ExpiredError // why that is a snapshot
+	yield  func(*Update, error) bool
+	delays backoff.BackOff
+	met    bool // an agent has answered once
+	away   bool // Disconnected was called and Reconnected wasn't
+}
+
+// run returns the error to yield, nil where none is to be.
+func (w *watcher) run(ctx context.Context) error {
+	for {
+		err := w.stream(ctx)
+		switch {
+		case err == nil || errors.Is(err, errBroken):
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		}
+		if err := w.judge(ctx, err); err != nil {
+			return err
+		}
+	}
+}
+
+// judge returns what ended a stream if trying again would not help, else it waits
+// until it is time to do so.
+func (w *watcher) judge(ctx context.Context, err error) error {
+	why, _ := reason(err)
+	told := w.c.told(ctx, err)
+	var expired *ExpiredError
+	switch {
+	case errors.As(told, &expired) && w.o.StartOver && !w.from.Snapshot:
+		w.from, w.lost = From{Snapshot: true}, expired
+		return nil
+	case why == plegdv1.Reason_REASON_SLOW && w.met:
+		return nil // the next stream goes on where the loop is; nobody was away
+	case !errors.Is(told, ErrUnavailable) || !w.met && !w.c.options.Wait:
+		return told
+	}
+	if !w.away {
+		w.away = true
+		if w.c.options.Disconnected != nil {
+			w.c.options.Disconnected(told)
+		}
+	}
+	timer := time.NewTimer(retry.Jittered(w.delays.NextBackOff(), rand.Float64()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// told is explain for errors of which some are explained already.
+func (c *Client) told(ctx context.Context, err error) error {
+	if errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return c.explain(ctx, err)
+}
+
+// stream reads one stream to its end. It returns nil at the good end of a watch
+// that was asked for Once.
+func (w *watcher) stream(ctx context.Context) error {
+	if err := w.c.reach(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stream, err := w.c.api.Watch(ctx, w.request())
+	if err != nil {
+		return err
+	}
+	silence := time.AfterFunc(time.Hour, func() { cancel(errSilent) })
+	defer silence.Stop()
+	var pods []*Pod // of a snapshot that has begun
+	for {
+		silence.Reset(w.o.Keepalive + silenceGrace) // not while the loop is at work
+		resp, err := stream.Recv()
+		silence.Stop()
+		switch {
+		case errors.Is(err, io.EOF) && w.o.Once:
+			return nil
+		case errors.Is(err, io.EOF):
+			return fmt.Errorf("%w: the agent has ended the watch", ErrUnavailable)
+		case err != nil && errors.Is(context.Cause(ctx), errSilent):
+			return fmt.Errorf("%w: %w", ErrUnavailable, errSilent)
+		case err != nil:
+			return err
+		}
+		w.back()
+		update := &Update{Event: resp.GetEvent()}
+		switch m := resp.Message.(type) {
+		case *plegdv1.WatchResponse_Pods:
+			pods = append(pods, m.Pods.Pods...)
+			continue // it is yielded whole
+		case *plegdv1.WatchResponse_Event:
+			if !m.Event.Live {
+				w.from = From{Position: m.Event.Position}
+			}
+		case *plegdv1.WatchResponse_Bookmark:
+			w.from = From{Position: m.Bookmark.Position}
+			if m.Bookmark.SnapshotEnd {
+				update.Pods, update.Lost = append([]*Pod{}, pods...), w.lost
+				pods, w.lost = nil, nil
+			}
+		default:
+			continue // of a newer agent
+		}
+		update.Position = w.from.Position
+		if !w.yield(update, nil) {
+			return errBroken
+		}
+	}
+}
+
+// errSilent is why a stream is given up that should have said something.
+var errSilent = errors.New("the agent says nothing, though it should have by now")
+
+// back notes that the agent has answered.
+func (w *watcher) back() {
+	w.met = true
+	w.delays.Reset()
+	if w.away {
+		w.away = false
+		if w.c.options.Reconnected != nil {
+			w.c.options.Reconnected()
+		}
+	}
+}
+
+func (w *watcher) request() *plegdv1.WatchRequest {
+	req := &plegdv1.WatchRequest{Filter: w.o.Filter, Once: w.o.Once, Keepalive: durationpb.New(w.o.Keepalive)}
+	if w.o.Live {
+		req.Consistency = plegdv1.Consistency_CONSISTENCY_LIVE
+	}
+	switch from := w.from; {
+	case from.Snapshot:
+		req.From = &plegdv1.WatchRequest_Snapshot{Snapshot: &plegdv1.Snapshot{Full: w.o.Full}}
+	case from.Position != "":
+		req.From = &plegdv1.WatchRequest_Position{Position: from.Position}
+	case !from.Time.IsZero():
+		req.From = &plegdv1.WatchRequest_Time{Time: timestamppb.New(from.Time)}
+	}
+	return req
+}
