@@ -32,6 +32,7 @@ type agent struct {
 	getenv   func(string) string
 	lines    *logWriter
 	log      *slog.Logger
+	level    slog.LevelVar
 	registry *prometheus.Registry
 	stop     context.CancelFunc // ends the agent
 
@@ -44,7 +45,9 @@ type agent struct {
 
 func newAgent(o runOptions, std streams) *agent {
 	lines := newLogWriter(std.err)
-	return &agent{o: o, out: std.out, getenv: std.getenv, lines: lines, log: o.log.logger(lines), registry: newRegistry(), waiting: "starting"}
+	a := &agent{o: o, out: std.out, getenv: std.getenv, lines: lines, registry: newRegistry(), waiting: "starting"}
+	a.log = o.log.logger(lines, &a.level)
+	return a
 }
 
 // newRegistry returns a registry with what is about the process.
@@ -86,7 +89,8 @@ func (a *agent) run(ctx context.Context) error {
 		}
 	}
 	srv, err := server.New(server.Config{
-		Listen: a.o.listen, Socket: a.o.socket, Health: a.health, Source: a.source, Logger: a.log,
+		Listen: a.o.listen, Socket: a.o.socket, API: a.o.http.api, Token: a.o.http.token,
+		Health: a.health, Source: a.source, Logger: a.log, LogLevel: &a.level,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout}),
 	})
 	if err != nil {

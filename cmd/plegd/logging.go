@@ -27,9 +27,9 @@ func (o *logOptions) addTo(cmd *cobra.Command) {
 	choiceFlag(cmd, &o.format, "log-format", "form of the log", "text", "json")
 }
 
-// logger returns the logger that the flags ask for.
-func (o *logOptions) logger(w io.Writer) *slog.Logger {
-	var level slog.Level
+// logger returns the logger that the flags ask for. Its level is set to the
+// flag's, and may be set to another later.
+func (o *logOptions) logger(w io.Writer, level *slog.LevelVar) *slog.Logger {
 	_ = level.UnmarshalText([]byte(o.level)) // the flag allows only what this reads
 	opts := &slog.HandlerOptions{Level: level}
 	if o.format == "json" {

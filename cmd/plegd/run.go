@@ -45,6 +45,7 @@ type runOptions struct {
 	keepEntries            int
 	keepBytes              int64
 	listen, socket         string
+	http                   httpOptions
 	kubeletMetrics         bool
 	watchdog               time.Duration // 0: none
 	since                  *pleg.Position
@@ -106,6 +107,7 @@ func (o *runOptions) addTo(cmd *cobra.Command) {
 	countFlag(f, &o.keepEntries, "retention-entries", "events that are kept")
 	sizeFlag(f, &o.keepBytes, "retention-bytes", "size of the events that are kept")
 	f.StringVar(&o.listen, "http-listen", defaultListen, "TCP address of /metrics, /livez and /readyz; \"\" for none")
+	o.http.addTo(cmd)
 	f.StringVar(&o.socket, "socket", defaultSocket, "unix socket of the API, /path or unix:///path; \"\" for none")
 	f.BoolVar(&o.kubeletMetrics, "kubelet-metrics", false, "export the kubelet's metrics of pod lifecycle events too, under its names")
 	durationFlag(f, &o.watchdog, "watchdog", "run the agent as a child, and kill it when it gives no sign of life for so long (default: off)")
@@ -144,6 +146,9 @@ func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) erro
 		}
 	}
 	if err := checkListen(o.listen); err != nil {
+		return err
+	}
+	if err := o.http.complete(f, o.listen); err != nil {
 		return err
 	}
 	if o.socket != "" {
