@@ -229,27 +229,29 @@ func (w *watcher) stream(ctx context.Context) error {
 			return err
 		}
 		w.back()
-		update := &Update{Event: resp.GetEvent()}
 		switch m := resp.Message.(type) {
 		case *plegdv1.WatchResponse_Pods:
-			pods = append(pods, m.Pods.Pods...)
-			continue // it is yielded whole
-		case *plegdv1.WatchResponse_Event:
-			if !m.Event.Live {
-				w.from = From{Position: m.Event.Position}
+			pods = append(pods, m.Pods.Pods...) // they are yielded as one
+		case *plegdv1.WatchResponse_Events:
+			for _, ev := range m.Events.Events {
+				if !ev.Live {
+					w.from = From{Position: ev.Position}
+				}
+				if !w.yield(&Update{Event: ev, Position: w.from.Position}, nil) {
+					return errBroken
+				}
 			}
 		case *plegdv1.WatchResponse_Bookmark:
 			w.from = From{Position: m.Bookmark.Position}
+			update := &Update{Position: w.from.Position}
 			if m.Bookmark.SnapshotEnd {
 				update.Pods, update.Lost = append([]*Pod{}, pods...), w.lost
 				pods, w.lost = nil, nil
 			}
-		default:
-			continue // of a newer agent
-		}
-		update.Position = w.from.Position
-		if !w.yield(update, nil) {
-			return errBroken
+			if !w.yield(update, nil) {
+				return errBroken
+			}
+		default: // of a newer agent
 		}
 	}
 }

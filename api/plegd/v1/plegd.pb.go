@@ -420,7 +420,7 @@ type WatchResponse struct {
 	// Types that are valid to be assigned to Message:
 	//
 	//	*WatchResponse_Pods
-	//	*WatchResponse_Event
+	//	*WatchResponse_Events
 	//	*WatchResponse_Bookmark
 	Message       isWatchResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
@@ -473,10 +473,10 @@ func (x *WatchResponse) GetPods() *Pods {
 	return nil
 }
 
-func (x *WatchResponse) GetEvent() *Event {
+func (x *WatchResponse) GetEvents() *Events {
 	if x != nil {
-		if x, ok := x.Message.(*WatchResponse_Event); ok {
-			return x.Event
+		if x, ok := x.Message.(*WatchResponse_Events); ok {
+			return x.Events
 		}
 	}
 	return nil
@@ -499,8 +499,9 @@ type WatchResponse_Pods struct {
 	Pods *Pods `protobuf:"bytes,1,opt,name=pods,proto3,oneof"` // a chunk of the snapshot
 }
 
-type WatchResponse_Event struct {
-	Event *Event `protobuf:"bytes,2,opt,name=event,proto3,oneof"`
+type WatchResponse_Events struct {
+	// Events that are there at once come together; none waits for another.
+	Events *Events `protobuf:"bytes,2,opt,name=events,proto3,oneof"`
 }
 
 type WatchResponse_Bookmark struct {
@@ -512,7 +513,7 @@ type WatchResponse_Bookmark struct {
 
 func (*WatchResponse_Pods) isWatchResponse_Message() {}
 
-func (*WatchResponse_Event) isWatchResponse_Message() {}
+func (*WatchResponse_Events) isWatchResponse_Message() {}
 
 func (*WatchResponse_Bookmark) isWatchResponse_Message() {}
 
@@ -560,6 +561,50 @@ func (x *Pods) GetPods() []*Pod {
 	return nil
 }
 
+type Events struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Events) Reset() {
+	*x = Events{}
+	mi := &file_plegd_v1_plegd_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Events) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Events) ProtoMessage() {}
+
+func (x *Events) ProtoReflect() protoreflect.Message {
+	mi := &file_plegd_v1_plegd_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Events.ProtoReflect.Descriptor instead.
+func (*Events) Descriptor() ([]byte, []int) {
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Events) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
 type Bookmark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Position      string                 `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
@@ -570,7 +615,7 @@ type Bookmark struct {
 
 func (x *Bookmark) Reset() {
 	*x = Bookmark{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[5]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +627,7 @@ func (x *Bookmark) String() string {
 func (*Bookmark) ProtoMessage() {}
 
 func (x *Bookmark) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[5]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +640,7 @@ func (x *Bookmark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bookmark.ProtoReflect.Descriptor instead.
 func (*Bookmark) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{5}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Bookmark) GetPosition() string {
@@ -640,7 +685,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[6]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -652,7 +697,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[6]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,7 +710,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{6}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Event) GetPosition() string {
@@ -821,7 +866,7 @@ type EventPod struct {
 
 func (x *EventPod) Reset() {
 	*x = EventPod{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[7]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +878,7 @@ func (x *EventPod) String() string {
 func (*EventPod) ProtoMessage() {}
 
 func (x *EventPod) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[7]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +891,7 @@ func (x *EventPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventPod.ProtoReflect.Descriptor instead.
 func (*EventPod) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{7}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EventPod) GetUid() string {
@@ -896,7 +941,7 @@ type EventContainer struct {
 
 func (x *EventContainer) Reset() {
 	*x = EventContainer{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[8]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +953,7 @@ func (x *EventContainer) String() string {
 func (*EventContainer) ProtoMessage() {}
 
 func (x *EventContainer) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[8]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +966,7 @@ func (x *EventContainer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventContainer.ProtoReflect.Descriptor instead.
 func (*EventContainer) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{8}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *EventContainer) GetId() string {
@@ -965,7 +1010,7 @@ type GetPodRequest struct {
 
 func (x *GetPodRequest) Reset() {
 	*x = GetPodRequest{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[9]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1022,7 @@ func (x *GetPodRequest) String() string {
 func (*GetPodRequest) ProtoMessage() {}
 
 func (x *GetPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[9]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1035,7 @@ func (x *GetPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodRequest.ProtoReflect.Descriptor instead.
 func (*GetPodRequest) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{9}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetPodRequest) GetKey() string {
@@ -1023,7 +1068,7 @@ type GetPodResponse struct {
 
 func (x *GetPodResponse) Reset() {
 	*x = GetPodResponse{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[10]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1080,7 @@ func (x *GetPodResponse) String() string {
 func (*GetPodResponse) ProtoMessage() {}
 
 func (x *GetPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[10]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1093,7 @@ func (x *GetPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodResponse.ProtoReflect.Descriptor instead.
 func (*GetPodResponse) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{10}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetPodResponse) GetPod() *Pod {
@@ -1068,7 +1113,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[11]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1125,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[11]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1138,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{11}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListPodsRequest) GetFilter() *Filter {
@@ -1120,7 +1165,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[12]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1177,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[12]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1190,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{12}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListPodsResponse) GetPods() []*Pod {
@@ -1180,7 +1225,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[13]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1237,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[13]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1250,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{13}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Pod) GetKey() string {
@@ -1297,7 +1342,7 @@ type Sandbox struct {
 
 func (x *Sandbox) Reset() {
 	*x = Sandbox{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[14]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1354,7 @@ func (x *Sandbox) String() string {
 func (*Sandbox) ProtoMessage() {}
 
 func (x *Sandbox) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[14]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1367,7 @@ func (x *Sandbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sandbox.ProtoReflect.Descriptor instead.
 func (*Sandbox) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{14}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Sandbox) GetId() string {
@@ -1427,7 +1472,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[15]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1484,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[15]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1497,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{15}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Container) GetId() string {
@@ -1582,7 +1627,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[16]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1639,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[16]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1652,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{16}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{17}
 }
 
 type StatusResponse struct {
@@ -1629,7 +1674,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[17]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1686,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[17]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1699,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{17}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StatusResponse) GetLive() bool {
@@ -1745,7 +1790,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[18]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1802,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[18]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1815,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{18}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Condition) GetName() string {
@@ -1806,7 +1851,7 @@ type Runtime struct {
 
 func (x *Runtime) Reset() {
 	*x = Runtime{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[19]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1863,7 @@ func (x *Runtime) String() string {
 func (*Runtime) ProtoMessage() {}
 
 func (x *Runtime) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[19]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1876,7 @@ func (x *Runtime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Runtime.ProtoReflect.Descriptor instead.
 func (*Runtime) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{19}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Runtime) GetEndpoint() string {
@@ -1875,7 +1920,7 @@ type Journal struct {
 
 func (x *Journal) Reset() {
 	*x = Journal{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[20]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +1932,7 @@ func (x *Journal) String() string {
 func (*Journal) ProtoMessage() {}
 
 func (x *Journal) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[20]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +1945,7 @@ func (x *Journal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Journal.ProtoReflect.Descriptor instead.
 func (*Journal) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{20}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Journal) GetEpoch() string {
@@ -1953,7 +1998,7 @@ type Relist struct {
 
 func (x *Relist) Reset() {
 	*x = Relist{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[21]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2010,7 @@ func (x *Relist) String() string {
 func (*Relist) ProtoMessage() {}
 
 func (x *Relist) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[21]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2023,7 @@ func (x *Relist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Relist.ProtoReflect.Descriptor instead.
 func (*Relist) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{21}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Relist) GetPeriodic() bool {
@@ -2045,7 +2090,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[22]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2057,7 +2102,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[22]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2070,7 +2115,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{22}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Stream) GetState() string {
@@ -2134,7 +2179,7 @@ type Reinspection struct {
 
 func (x *Reinspection) Reset() {
 	*x = Reinspection{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[23]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2191,7 @@ func (x *Reinspection) String() string {
 func (*Reinspection) ProtoMessage() {}
 
 func (x *Reinspection) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[23]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2204,7 @@ func (x *Reinspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reinspection.ProtoReflect.Descriptor instead.
 func (*Reinspection) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{23}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Reinspection) GetId() string {
@@ -2199,7 +2244,7 @@ type RequestRelistRequest struct {
 
 func (x *RequestRelistRequest) Reset() {
 	*x = RequestRelistRequest{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[24]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2256,7 @@ func (x *RequestRelistRequest) String() string {
 func (*RequestRelistRequest) ProtoMessage() {}
 
 func (x *RequestRelistRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[24]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2269,7 @@ func (x *RequestRelistRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRelistRequest.ProtoReflect.Descriptor instead.
 func (*RequestRelistRequest) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{24}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RequestRelistRequest) GetWait() bool {
@@ -2243,7 +2288,7 @@ type RequestRelistResponse struct {
 
 func (x *RequestRelistResponse) Reset() {
 	*x = RequestRelistResponse{}
-	mi := &file_plegd_v1_plegd_proto_msgTypes[25]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2300,7 @@ func (x *RequestRelistResponse) String() string {
 func (*RequestRelistResponse) ProtoMessage() {}
 
 func (x *RequestRelistResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plegd_v1_plegd_proto_msgTypes[25]
+	mi := &file_plegd_v1_plegd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2313,7 @@ func (x *RequestRelistResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestRelistResponse.ProtoReflect.Descriptor instead.
 func (*RequestRelistResponse) Descriptor() ([]byte, []int) {
-	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{25}
+	return file_plegd_v1_plegd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RequestRelistResponse) GetPosition() string {
@@ -2305,14 +2350,16 @@ const file_plegd_v1_plegd_proto_rawDesc = "" +
 	"\x04once\x18\a \x01(\bR\x04onceB\x06\n" +
 	"\x04from\"\x1e\n" +
 	"\bSnapshot\x12\x12\n" +
-	"\x04full\x18\x01 \x01(\bR\x04full\"\x9b\x01\n" +
+	"\x04full\x18\x01 \x01(\bR\x04full\"\x9e\x01\n" +
 	"\rWatchResponse\x12$\n" +
-	"\x04pods\x18\x01 \x01(\v2\x0e.plegd.v1.PodsH\x00R\x04pods\x12'\n" +
-	"\x05event\x18\x02 \x01(\v2\x0f.plegd.v1.EventH\x00R\x05event\x120\n" +
+	"\x04pods\x18\x01 \x01(\v2\x0e.plegd.v1.PodsH\x00R\x04pods\x12*\n" +
+	"\x06events\x18\x02 \x01(\v2\x10.plegd.v1.EventsH\x00R\x06events\x120\n" +
 	"\bbookmark\x18\x03 \x01(\v2\x12.plegd.v1.BookmarkH\x00R\bbookmarkB\t\n" +
 	"\amessage\")\n" +
 	"\x04Pods\x12!\n" +
-	"\x04pods\x18\x01 \x03(\v2\r.plegd.v1.PodR\x04pods\"I\n" +
+	"\x04pods\x18\x01 \x03(\v2\r.plegd.v1.PodR\x04pods\"1\n" +
+	"\x06Events\x12'\n" +
+	"\x06events\x18\x01 \x03(\v2\x0f.plegd.v1.EventR\x06events\"I\n" +
 	"\bBookmark\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\tR\bposition\x12!\n" +
 	"\fsnapshot_end\x18\x02 \x01(\bR\vsnapshotEnd\"\x9f\x05\n" +
@@ -2517,7 +2564,7 @@ func file_plegd_v1_plegd_proto_rawDescGZIP() []byte {
 }
 
 var file_plegd_v1_plegd_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_plegd_v1_plegd_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_plegd_v1_plegd_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_plegd_v1_plegd_proto_goTypes = []any{
 	(Reason)(0),                   // 0: plegd.v1.Reason
 	(Consistency)(0),              // 1: plegd.v1.Consistency
@@ -2526,85 +2573,87 @@ var file_plegd_v1_plegd_proto_goTypes = []any{
 	(*Snapshot)(nil),              // 4: plegd.v1.Snapshot
 	(*WatchResponse)(nil),         // 5: plegd.v1.WatchResponse
 	(*Pods)(nil),                  // 6: plegd.v1.Pods
-	(*Bookmark)(nil),              // 7: plegd.v1.Bookmark
-	(*Event)(nil),                 // 8: plegd.v1.Event
-	(*EventPod)(nil),              // 9: plegd.v1.EventPod
-	(*EventContainer)(nil),        // 10: plegd.v1.EventContainer
-	(*GetPodRequest)(nil),         // 11: plegd.v1.GetPodRequest
-	(*GetPodResponse)(nil),        // 12: plegd.v1.GetPodResponse
-	(*ListPodsRequest)(nil),       // 13: plegd.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),      // 14: plegd.v1.ListPodsResponse
-	(*Pod)(nil),                   // 15: plegd.v1.Pod
-	(*Sandbox)(nil),               // 16: plegd.v1.Sandbox
-	(*Container)(nil),             // 17: plegd.v1.Container
-	(*StatusRequest)(nil),         // 18: plegd.v1.StatusRequest
-	(*StatusResponse)(nil),        // 19: plegd.v1.StatusResponse
-	(*Condition)(nil),             // 20: plegd.v1.Condition
-	(*Runtime)(nil),               // 21: plegd.v1.Runtime
-	(*Journal)(nil),               // 22: plegd.v1.Journal
-	(*Relist)(nil),                // 23: plegd.v1.Relist
-	(*Stream)(nil),                // 24: plegd.v1.Stream
-	(*Reinspection)(nil),          // 25: plegd.v1.Reinspection
-	(*RequestRelistRequest)(nil),  // 26: plegd.v1.RequestRelistRequest
-	(*RequestRelistResponse)(nil), // 27: plegd.v1.RequestRelistResponse
-	nil,                           // 28: plegd.v1.EventPod.LabelsEntry
-	nil,                           // 29: plegd.v1.Pod.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
-	(*anypb.Any)(nil),             // 32: google.protobuf.Any
+	(*Events)(nil),                // 7: plegd.v1.Events
+	(*Bookmark)(nil),              // 8: plegd.v1.Bookmark
+	(*Event)(nil),                 // 9: plegd.v1.Event
+	(*EventPod)(nil),              // 10: plegd.v1.EventPod
+	(*EventContainer)(nil),        // 11: plegd.v1.EventContainer
+	(*GetPodRequest)(nil),         // 12: plegd.v1.GetPodRequest
+	(*GetPodResponse)(nil),        // 13: plegd.v1.GetPodResponse
+	(*ListPodsRequest)(nil),       // 14: plegd.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),      // 15: plegd.v1.ListPodsResponse
+	(*Pod)(nil),                   // 16: plegd.v1.Pod
+	(*Sandbox)(nil),               // 17: plegd.v1.Sandbox
+	(*Container)(nil),             // 18: plegd.v1.Container
+	(*StatusRequest)(nil),         // 19: plegd.v1.StatusRequest
+	(*StatusResponse)(nil),        // 20: plegd.v1.StatusResponse
+	(*Condition)(nil),             // 21: plegd.v1.Condition
+	(*Runtime)(nil),               // 22: plegd.v1.Runtime
+	(*Journal)(nil),               // 23: plegd.v1.Journal
+	(*Relist)(nil),                // 24: plegd.v1.Relist
+	(*Stream)(nil),                // 25: plegd.v1.Stream
+	(*Reinspection)(nil),          // 26: plegd.v1.Reinspection
+	(*RequestRelistRequest)(nil),  // 27: plegd.v1.RequestRelistRequest
+	(*RequestRelistResponse)(nil), // 28: plegd.v1.RequestRelistResponse
+	nil,                           // 29: plegd.v1.EventPod.LabelsEntry
+	nil,                           // 30: plegd.v1.Pod.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*anypb.Any)(nil),             // 33: google.protobuf.Any
 }
 var file_plegd_v1_plegd_proto_depIdxs = []int32{
-	30, // 0: plegd.v1.WatchRequest.time:type_name -> google.protobuf.Timestamp
+	31, // 0: plegd.v1.WatchRequest.time:type_name -> google.protobuf.Timestamp
 	4,  // 1: plegd.v1.WatchRequest.snapshot:type_name -> plegd.v1.Snapshot
 	2,  // 2: plegd.v1.WatchRequest.filter:type_name -> plegd.v1.Filter
 	1,  // 3: plegd.v1.WatchRequest.consistency:type_name -> plegd.v1.Consistency
-	31, // 4: plegd.v1.WatchRequest.keepalive:type_name -> google.protobuf.Duration
+	32, // 4: plegd.v1.WatchRequest.keepalive:type_name -> google.protobuf.Duration
 	6,  // 5: plegd.v1.WatchResponse.pods:type_name -> plegd.v1.Pods
-	8,  // 6: plegd.v1.WatchResponse.event:type_name -> plegd.v1.Event
-	7,  // 7: plegd.v1.WatchResponse.bookmark:type_name -> plegd.v1.Bookmark
-	15, // 8: plegd.v1.Pods.pods:type_name -> plegd.v1.Pod
-	9,  // 9: plegd.v1.Event.pod:type_name -> plegd.v1.EventPod
-	10, // 10: plegd.v1.Event.container:type_name -> plegd.v1.EventContainer
-	30, // 11: plegd.v1.Event.occurred_at:type_name -> google.protobuf.Timestamp
-	30, // 12: plegd.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	28, // 13: plegd.v1.EventPod.labels:type_name -> plegd.v1.EventPod.LabelsEntry
-	30, // 14: plegd.v1.GetPodRequest.newer_than:type_name -> google.protobuf.Timestamp
-	15, // 15: plegd.v1.GetPodResponse.pod:type_name -> plegd.v1.Pod
-	2,  // 16: plegd.v1.ListPodsRequest.filter:type_name -> plegd.v1.Filter
-	15, // 17: plegd.v1.ListPodsResponse.pods:type_name -> plegd.v1.Pod
-	29, // 18: plegd.v1.Pod.labels:type_name -> plegd.v1.Pod.LabelsEntry
-	16, // 19: plegd.v1.Pod.sandboxes:type_name -> plegd.v1.Sandbox
-	17, // 20: plegd.v1.Pod.containers:type_name -> plegd.v1.Container
-	30, // 21: plegd.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	32, // 22: plegd.v1.Sandbox.status:type_name -> google.protobuf.Any
-	30, // 23: plegd.v1.Container.created_at:type_name -> google.protobuf.Timestamp
-	30, // 24: plegd.v1.Container.started_at:type_name -> google.protobuf.Timestamp
-	30, // 25: plegd.v1.Container.finished_at:type_name -> google.protobuf.Timestamp
-	32, // 26: plegd.v1.Container.status:type_name -> google.protobuf.Any
-	20, // 27: plegd.v1.StatusResponse.conditions:type_name -> plegd.v1.Condition
-	21, // 28: plegd.v1.StatusResponse.runtime:type_name -> plegd.v1.Runtime
-	22, // 29: plegd.v1.StatusResponse.journal:type_name -> plegd.v1.Journal
-	23, // 30: plegd.v1.StatusResponse.relist:type_name -> plegd.v1.Relist
-	24, // 31: plegd.v1.StatusResponse.stream:type_name -> plegd.v1.Stream
-	25, // 32: plegd.v1.StatusResponse.reinspections:type_name -> plegd.v1.Reinspection
-	30, // 33: plegd.v1.Condition.since:type_name -> google.protobuf.Timestamp
-	31, // 34: plegd.v1.Relist.period:type_name -> google.protobuf.Duration
-	30, // 35: plegd.v1.Stream.since:type_name -> google.protobuf.Timestamp
-	3,  // 36: plegd.v1.PodLifecycle.Watch:input_type -> plegd.v1.WatchRequest
-	11, // 37: plegd.v1.PodLifecycle.GetPod:input_type -> plegd.v1.GetPodRequest
-	13, // 38: plegd.v1.PodLifecycle.ListPods:input_type -> plegd.v1.ListPodsRequest
-	18, // 39: plegd.v1.PodLifecycle.Status:input_type -> plegd.v1.StatusRequest
-	26, // 40: plegd.v1.PodLifecycle.RequestRelist:input_type -> plegd.v1.RequestRelistRequest
-	5,  // 41: plegd.v1.PodLifecycle.Watch:output_type -> plegd.v1.WatchResponse
-	12, // 42: plegd.v1.PodLifecycle.GetPod:output_type -> plegd.v1.GetPodResponse
-	14, // 43: plegd.v1.PodLifecycle.ListPods:output_type -> plegd.v1.ListPodsResponse
-	19, // 44: plegd.v1.PodLifecycle.Status:output_type -> plegd.v1.StatusResponse
-	27, // 45: plegd.v1.PodLifecycle.RequestRelist:output_type -> plegd.v1.RequestRelistResponse
-	41, // [41:46] is the sub-list for method output_type
-	36, // [36:41] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	7,  // 6: plegd.v1.WatchResponse.events:type_name -> plegd.v1.Events
+	8,  // 7: plegd.v1.WatchResponse.bookmark:type_name -> plegd.v1.Bookmark
+	16, // 8: plegd.v1.Pods.pods:type_name -> plegd.v1.Pod
+	9,  // 9: plegd.v1.Events.events:type_name -> plegd.v1.Event
+	10, // 10: plegd.v1.Event.pod:type_name -> plegd.v1.EventPod
+	11, // 11: plegd.v1.Event.container:type_name -> plegd.v1.EventContainer
+	31, // 12: plegd.v1.Event.occurred_at:type_name -> google.protobuf.Timestamp
+	31, // 13: plegd.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	29, // 14: plegd.v1.EventPod.labels:type_name -> plegd.v1.EventPod.LabelsEntry
+	31, // 15: plegd.v1.GetPodRequest.newer_than:type_name -> google.protobuf.Timestamp
+	16, // 16: plegd.v1.GetPodResponse.pod:type_name -> plegd.v1.Pod
+	2,  // 17: plegd.v1.ListPodsRequest.filter:type_name -> plegd.v1.Filter
+	16, // 18: plegd.v1.ListPodsResponse.pods:type_name -> plegd.v1.Pod
+	30, // 19: plegd.v1.Pod.labels:type_name -> plegd.v1.Pod.LabelsEntry
+	17, // 20: plegd.v1.Pod.sandboxes:type_name -> plegd.v1.Sandbox
+	18, // 21: plegd.v1.Pod.containers:type_name -> plegd.v1.Container
+	31, // 22: plegd.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	33, // 23: plegd.v1.Sandbox.status:type_name -> google.protobuf.Any
+	31, // 24: plegd.v1.Container.created_at:type_name -> google.protobuf.Timestamp
+	31, // 25: plegd.v1.Container.started_at:type_name -> google.protobuf.Timestamp
+	31, // 26: plegd.v1.Container.finished_at:type_name -> google.protobuf.Timestamp
+	33, // 27: plegd.v1.Container.status:type_name -> google.protobuf.Any
+	21, // 28: plegd.v1.StatusResponse.conditions:type_name -> plegd.v1.Condition
+	22, // 29: plegd.v1.StatusResponse.runtime:type_name -> plegd.v1.Runtime
+	23, // 30: plegd.v1.StatusResponse.journal:type_name -> plegd.v1.Journal
+	24, // 31: plegd.v1.StatusResponse.relist:type_name -> plegd.v1.Relist
+	25, // 32: plegd.v1.StatusResponse.stream:type_name -> plegd.v1.Stream
+	26, // 33: plegd.v1.StatusResponse.reinspections:type_name -> plegd.v1.Reinspection
+	31, // 34: plegd.v1.Condition.since:type_name -> google.protobuf.Timestamp
+	32, // 35: plegd.v1.Relist.period:type_name -> google.protobuf.Duration
+	31, // 36: plegd.v1.Stream.since:type_name -> google.protobuf.Timestamp
+	3,  // 37: plegd.v1.PodLifecycle.Watch:input_type -> plegd.v1.WatchRequest
+	12, // 38: plegd.v1.PodLifecycle.GetPod:input_type -> plegd.v1.GetPodRequest
+	14, // 39: plegd.v1.PodLifecycle.ListPods:input_type -> plegd.v1.ListPodsRequest
+	19, // 40: plegd.v1.PodLifecycle.Status:input_type -> plegd.v1.StatusRequest
+	27, // 41: plegd.v1.PodLifecycle.RequestRelist:input_type -> plegd.v1.RequestRelistRequest
+	5,  // 42: plegd.v1.PodLifecycle.Watch:output_type -> plegd.v1.WatchResponse
+	13, // 43: plegd.v1.PodLifecycle.GetPod:output_type -> plegd.v1.GetPodResponse
+	15, // 44: plegd.v1.PodLifecycle.ListPods:output_type -> plegd.v1.ListPodsResponse
+	20, // 45: plegd.v1.PodLifecycle.Status:output_type -> plegd.v1.StatusResponse
+	28, // 46: plegd.v1.PodLifecycle.RequestRelist:output_type -> plegd.v1.RequestRelistResponse
+	42, // [42:47] is the sub-list for method output_type
+	37, // [37:42] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_plegd_v1_plegd_proto_init() }
@@ -2619,18 +2668,18 @@ func file_plegd_v1_plegd_proto_init() {
 	}
 	file_plegd_v1_plegd_proto_msgTypes[3].OneofWrappers = []any{
 		(*WatchResponse_Pods)(nil),
-		(*WatchResponse_Event)(nil),
+		(*WatchResponse_Events)(nil),
 		(*WatchResponse_Bookmark)(nil),
 	}
-	file_plegd_v1_plegd_proto_msgTypes[6].OneofWrappers = []any{}
-	file_plegd_v1_plegd_proto_msgTypes[15].OneofWrappers = []any{}
+	file_plegd_v1_plegd_proto_msgTypes[7].OneofWrappers = []any{}
+	file_plegd_v1_plegd_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plegd_v1_plegd_proto_rawDesc), len(file_plegd_v1_plegd_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
