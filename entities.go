@@ -22,3 +22,6 @@ func (g *Generator) EntitiesOf(key string) (sandboxes, containers []Entity) {
 	}
 	return p.Sandboxes, p.Containers
 }
+
+// Endpoint returns the path of the runtime's socket.
+func (g *Generator) Endpoint() string { return g.client.Path() }

@@ -96,9 +96,16 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(flagOfAddress(err), a.close())
 	}
+	serveCRI, err := a.serveCRI()
+	if err != nil {
+		return errors.Join(err, srv.Close(), a.close())
+	}
 	tellSystemd(daemon.SdNotifyReady)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return srv.Run(ctx) })
+	if serveCRI != nil {
+		group.Go(func() error { return serveCRI(ctx) })
+	}
 	group.Go(func() error {
 		<-ctx.Done()
 		tellSystemd(daemon.SdNotifyStopping)

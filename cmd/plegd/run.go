@@ -45,6 +45,7 @@ type runOptions struct {
 	keepEntries            int
 	keepBytes              int64
 	listen, socket         string
+	cri                    criOptions
 	http                   httpOptions
 	kubeletMetrics         bool
 	watchdog               time.Duration // 0: none
@@ -109,6 +110,7 @@ func (o *runOptions) addTo(cmd *cobra.Command) {
 	f.StringVar(&o.listen, "http-listen", defaultListen, "TCP address of /metrics, /livez and /readyz; \"\" for none")
 	o.http.addTo(cmd)
 	f.StringVar(&o.socket, "socket", defaultSocket, "unix socket of the API, /path or unix:///path; \"\" for none")
+	o.cri.addTo(cmd)
 	f.BoolVar(&o.kubeletMetrics, "kubelet-metrics", false, "export the kubelet's metrics of pod lifecycle events too, under its names")
 	durationFlag(f, &o.watchdog, "watchdog", "run the agent as a child, and kill it when it gives no sign of life for so long (default: off)")
 	o.log.addTo(cmd)
@@ -157,6 +159,9 @@ func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) erro
 			return err
 		}
 		o.socket = path
+	}
+	if err := o.cri.complete(f, o.socket); err != nil {
+		return err
 	}
 	if o.keepBytes > store.DefaultMaxSize/2 { // the library says it in bytes
 		return usagef("--retention-bytes %s: must be at most %s, half of what the state file may grow to", showSize(o.keepBytes), showSize(store.DefaultMaxSize/2))
@@ -250,13 +255,16 @@ var otherScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
 
 // socketPath reads --socket, the unix socket to serve on, as
 // --runtime-endpoint is given.
-func socketPath(given string) (string, error) {
+func socketPath(given string) (string, error) { return flagPath("socket", given) }
+
+// flagPath reads a flag that names a unix socket.
+func flagPath(flag, given string) (string, error) {
 	path := strings.TrimPrefix(given, "unix://")
 	switch {
 	case path == "" || otherScheme.MatchString(path):
-		return "", usagef("--socket %.200q: must be the path of a unix socket, /path or unix:///path", given)
+		return "", usagef("--%s %.200q: must be the path of a unix socket, /path or unix:///path", flag, given)
 	case len(path) > unixsock.MaxPath:
-		return "", usagef("--socket %.200q: the path has %d bytes, a unix socket's may have %d", path, len(path), unixsock.MaxPath)
+		return "", usagef("--%s %.200q: the path has %d bytes, a unix socket's may have %d", flag, path, len(path), unixsock.MaxPath)
 	}
 	return path, nil
 }

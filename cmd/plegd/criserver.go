@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/plegd/plegd/internal/criserver"
+)
+
+// criOptions are the flags of the read-only CRI endpoint.
+type criOptions struct {
+	socket    string // "" for none
+	untrusted string
+}
+
+// addTo adds the flags.
+func (o *criOptions) addTo(cmd *cobra.Command) {
+	var policies []string
+	for _, p := range criserver.Policies {
+		policies = append(policies, string(p))
+	}
+	o.untrusted = policies[0]
+	cmd.Flags().StringVar(&o.socket, "cri-socket", "", "unix socket of the read-only CRI endpoint, /path or unix:///path (default: none)")
+	choiceFlag(cmd, &o.untrusted, "cri-untrusted", "what the CRI endpoint does while the cache can't be relied on: ask the runtime, or say so", policies...)
+}
+
+// complete refuses what contradicts itself. socket is that of the API.
+func (o *criOptions) complete(f *pflag.FlagSet, socket string) error {
+	if o.socket == "" {
+		if f.Changed("cri-untrusted") {
+			return usagef("--cri-untrusted %s: is about the CRI endpoint; give --cri-socket too, or leave it out", o.untrusted)
+		}
+		return nil
+	}
+	path, err := flagPath("cri-socket", o.socket)
+	if err != nil {
+		return err
+	}
+	if path == socket {
+		return usagef("--cri-socket %q: is the socket of the API (--socket); it must be one of its own", path)
+	}
+	o.socket = path
+	return nil
+}
+
+// serveCRI takes the socket of the CRI endpoint and returns how to serve on it,
+// nil if there is to be none.
+func (a *agent) serveCRI() (run func(context.Context) error, err error) {
+	if a.o.cri.socket == "" {
+		return nil, nil //nolint:nilnil // nothing to serve is no error
+	}
+	s, err := criserver.New(criserver.Config{
+		Socket: a.o.cri.socket, Untrusted: criserver.Policy(a.o.cri.untrusted), RPCTimeout: a.o.rpcTimeout, Logger: a.log,
+		Source: func() (criserver.Source, string, error) {
+			if gen := a.current(); gen != nil {
+				return gen, gen.Endpoint(), nil
+			}
+			_, err := a.source()
+			return nil, "", err
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--cri-socket %w", err)
+	}
+	return s.Run, nil
+}

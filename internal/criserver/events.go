@@ -1,0 +1,284 @@
+package criserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/store"
+)
+
+const (
+	// maxReaders are the event streams at a time.
+	maxReaders = 512
+	// maxBehind is how many events a client may be behind. A pod that goes away
+	// makes some ten, and all of a node's pods may.
+	maxBehind = 1024
+	// healthPoll is how often an open stream looks whether what it tells can be
+	// relied on.
+	healthPoll = time.Second
+)
+
+var (
+	errStopping = unavailable("it stops")
+	errBehind   = status.Errorf(codes.ResourceExhausted, "plegd: this client is more than %d events behind; list again and subscribe anew", maxBehind)
+	errTooMany  = status.Errorf(codes.ResourceExhausted, "plegd: %d event streams are open, more are not allowed", maxReaders)
+	errMissed   = unavailable("events were missed; list again and subscribe anew")
+)
+
+// hub hands each event to all readers. It never waits for one.
+type hub struct {
+	mu      sync.Mutex
+	readers map[*reader]bool
+	closed  error // why none may join any more
+}
+
+// reader is one event stream.
+type reader struct {
+	events chan *runtimeapi.ContainerEventResponse
+	cut    chan struct{} // closed when the stream is to end
+	why    error         // set before cut is closed
+}
+
+func newHub() *hub { return &hub{readers: map[*reader]bool{}} }
+
+func (h *hub) join() (*reader, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed != nil:
+		return nil, h.closed
+	case len(h.readers) >= maxReaders:
+		return nil, errTooMany
+	}
+	r := &reader{events: make(chan *runtimeapi.ContainerEventResponse, maxBehind), cut: make(chan struct{})}
+	h.readers[r] = true
+	return r, nil
+}
+
+func (h *hub) leave(r *reader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.readers, r)
+}
+
+// anybody reports whether somebody reads.
+func (h *hub) anybody() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.readers) > 0
+}
+
+// publish hands an event to all readers, and cuts those that have no room.
+func (h *hub) publish(ev *runtimeapi.ContainerEventResponse) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for r := range h.readers {
+		select {
+		case r.events <- ev:
+		default:
+			h.end(r, errBehind)
+		}
+	}
+}
+
+// cutAll ends all streams.
+func (h *hub) cutAll(why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for r := range h.readers {
+		h.end(r, why)
+	}
+}
+
+// close ends all streams, and those that are opened later.
+func (h *hub) close(why error) {
+	h.cutAll(why)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = why
+	for r := range h.readers {
+		h.end(r, why)
+	}
+}
+
+// end cuts one reader; the caller holds the lock.
+func (h *hub) end(r *reader, why error) {
+	r.why = why
+	close(r.cut)
+	delete(h.readers, r)
+}
+
+// GetContainerEvents tells the events from now on, with statuses from the cache.
+// There is nothing to read through to: so it ends with UNAVAILABLE, whatever the
+// policy, while the cache can't be relied on.
+func (s *Server) GetContainerEvents(_ *runtimeapi.GetEventsRequest, out grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	if _, d := s.source(); d != "" {
+		return d.err()
+	}
+	r, err := s.hub.join()
+	if err != nil {
+		return err
+	}
+	defer s.hub.leave(r)
+	// Whoever waits for the stream to be open can list then, and misses nothing.
+	if err := out.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
+	// Sending blocks while the client doesn't read; it ends with the stream,
+	// which ends when this function returns.
+	sent := make(chan error, 1)
+	s.tasks.Go(func() { sent <- r.send(out) })
+	health := time.NewTicker(healthPoll)
+	defer health.Stop()
+	for {
+		select {
+		case <-r.cut:
+			return r.why
+		case err := <-sent:
+			return err
+		case <-out.Context().Done():
+			return status.FromContextError(out.Context().Err()).Err()
+		case <-health.C:
+			if _, d := s.source(); d != "" {
+				return d.err()
+			}
+		}
+	}
+}
+
+// send sends until the stream ends.
+func (r *reader) send(out grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	for {
+		select {
+		case <-r.cut:
+			return r.why
+		case <-out.Context().Done():
+			return status.FromContextError(out.Context().Err()).Err()
+		case ev := <-r.events:
+			if err := out.Send(ev); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// follow reads the events of the generator, once there is one, until ctx ends.
+func (s *Server) follow(ctx context.Context) error {
+	for {
+		src, _, err := s.cfg.Source()
+		if err != nil {
+			if !wait(ctx, listedPoll, nil) {
+				return nil
+			}
+			continue
+		}
+		switch err := s.followFrom(ctx, src); {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, pleg.ErrStopped):
+			s.hub.close(errStopping) // the rest of the agent is about to end too
+			return nil
+		case !errors.Is(err, pleg.ErrExpired):
+			return fmt.Errorf("events: %w", err)
+		}
+		s.hub.cutAll(errMissed)
+	}
+}
+
+// followFrom reads the events from now on.
+func (s *Server) followFrom(ctx context.Context, src Source) error {
+	sub, err := src.Subscribe(nil)
+	if err != nil {
+		return err
+	}
+	s.shelf.tell() // whatever came before
+	for {
+		ev, err := sub.Next(ctx)
+		if err != nil {
+			return err
+		}
+		switch ev.Type {
+		case store.SandboxCreated, store.ContainerCreated, store.SandboxRemoved, store.ContainerRemoved:
+			s.shelf.tell()
+		}
+		if !s.hub.anybody() {
+			continue
+		}
+		if told := tell(src, ev); told != nil {
+			s.hub.publish(told)
+		}
+	}
+}
+
+// tell makes the CRI's event of one of the journal, nil where the CRI has none.
+// Its statuses are those of the cache at this moment, so never older than the
+// event; one that the cache doesn't have in full is left out, as containerd
+// leaves out what it can't look up.
+func tell(src Source, ev *pleg.Event) *runtimeapi.ContainerEventResponse {
+	kind, ok := eventType(ev)
+	if !ok {
+		return nil
+	}
+	told := &runtimeapi.ContainerEventResponse{ContainerId: ev.EntityID(), ContainerEventType: kind, CreatedAt: ev.ObservedAt}
+	key := store.PodKeyOfSandbox(ev.SandboxID)
+	if ev.Pod.UID != "" {
+		key = store.PodKeyOfUID(ev.Pod.UID)
+	}
+	sandboxes, containers := src.EntitiesOf(key)
+	for i := range sandboxes {
+		if e := &sandboxes[i]; e.ID == ev.SandboxID && doubtListed(e) == "" {
+			told.PodSandboxStatus = sandboxStatus(e)
+		}
+	}
+	for i := range containers {
+		e := &containers[i]
+		if e.Sandbox != ev.SandboxID || doubtListed(e) != "" {
+			continue
+		}
+		if st := containerStatus(e); st != nil {
+			told.ContainersStatuses = append(told.ContainersStatuses, st)
+		}
+	}
+	return told
+}
+
+// eventType returns the type that the CRI has for an event. What was amended or
+// taken back is told as the state that the entity is in now: the payload has
+// what is new.
+func eventType(ev *pleg.Event) (t runtimeapi.ContainerEventType, ok bool) {
+	switch ev.Type {
+	case store.SandboxCreated, store.ContainerCreated:
+		return runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT, true
+	case store.SandboxReady, store.ContainerStarted:
+		return runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, true
+	case store.SandboxNotReady, store.ContainerDied:
+		return runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, true
+	case store.SandboxRemoved, store.ContainerRemoved:
+		return runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT, true
+	case store.SandboxChanged, store.ContainerChanged:
+		kind := store.KindContainer
+		if ev.Type == store.SandboxChanged {
+			kind = store.KindSandbox
+		}
+		for state, t := range map[store.State]runtimeapi.ContainerEventType{
+			store.StateCreated: runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT,
+			store.StateUp:      runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT,
+			store.StateDown:    runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT,
+		} {
+			if ev.State == state.Name(kind) {
+				return t, true
+			}
+		}
+	}
+	return 0, false // a skip of numbers; unknown; an amended tombstone
+}

@@ -1,0 +1,234 @@
+package criserver
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/store"
+)
+
+// batchItems and batchBytes bound one message of a streamed list. Clients take
+// 4 MiB where nobody has told them to take more.
+const batchItems, batchBytes = 1000, 2 << 20
+
+// ListPodSandbox answers from the cache.
+func (s *Server) ListPodSandbox(ctx context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	items, err := s.sandboxes(ctx, req.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	return &runtimeapi.ListPodSandboxResponse{Items: items}, nil
+}
+
+// StreamPodSandboxes answers from the cache.
+func (s *Server) StreamPodSandboxes(req *runtimeapi.StreamPodSandboxesRequest, out grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
+	items, err := s.sandboxes(out.Context(), req.GetFilter())
+	if err != nil {
+		return err
+	}
+	return inBatches(items, func(part []*runtimeapi.PodSandbox) error {
+		return out.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: part})
+	})
+}
+
+// ListContainers answers from the cache.
+func (s *Server) ListContainers(ctx context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	items, err := s.containers(ctx, req.GetFilter())
+	if err != nil {
+		return nil, err
+	}
+	return &runtimeapi.ListContainersResponse{Containers: items}, nil
+}
+
+// StreamContainers answers from the cache.
+func (s *Server) StreamContainers(req *runtimeapi.StreamContainersRequest, out grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
+	items, err := s.containers(out.Context(), req.GetFilter())
+	if err != nil {
+		return err
+	}
+	return inBatches(items, func(part []*runtimeapi.Container) error {
+		return out.Send(&runtimeapi.StreamContainersResponse{Containers: part})
+	})
+}
+
+// sandboxes lists sandboxes, from the cache or as configured.
+func (s *Server) sandboxes(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	known, d := s.listable(ctx, store.KindSandbox)
+	var all []*runtimeapi.PodSandbox
+	for i := 0; i < len(known) && d == ""; i++ {
+		item := s.shelf.sandbox(&known[i])
+		if item == nil {
+			d = doubtItem(&known[i])
+		}
+		all = append(all, item)
+	}
+	if d != "" {
+		return throughList(ctx, s, d, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, f, func(ctx context.Context) ([]*runtimeapi.PodSandbox, error) {
+			client, err := s.runtime()
+			if err != nil {
+				return nil, err
+			}
+			return client.ListPodSandbox(ctx, f)
+		})
+	}
+	id := fullID(f.GetId(), known)
+	items := make([]*runtimeapi.PodSandbox, 0, len(all))
+	for _, item := range all {
+		if (id == "" || id == item.GetId()) && hasLabels(item.GetLabels(), f.GetLabelSelector()) &&
+			(f.GetState() == nil || f.GetState().GetState() == item.GetState()) {
+			items = append(items, item)
+		}
+	}
+	return items, nil
+}
+
+// containers lists containers, as sandboxes does sandboxes.
+func (s *Server) containers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	known, d := s.listable(ctx, store.KindContainer)
+	var all []*runtimeapi.Container
+	for i := 0; i < len(known) && d == ""; i++ {
+		item := s.shelf.container(&known[i])
+		if item == nil {
+			d = doubtItem(&known[i])
+		}
+		all = append(all, item)
+	}
+	if d != "" {
+		return throughList(ctx, s, d, runtimeapi.RuntimeService_ListContainers_FullMethodName, f, func(ctx context.Context) ([]*runtimeapi.Container, error) {
+			client, err := s.runtime()
+			if err != nil {
+				return nil, err
+			}
+			return client.ListContainers(ctx, f)
+		})
+	}
+	id, sandbox := fullID(f.GetId(), known), f.GetPodSandboxId()
+	if sandbox != "" {
+		src, _, err := s.cfg.Source()
+		if err != nil {
+			return nil, unavailable(err.Error())
+		}
+		sandbox = fullID(sandbox, ofKind(src.Entities(), store.KindSandbox))
+	}
+	items := make([]*runtimeapi.Container, 0, len(all))
+	for _, item := range all {
+		if (id == "" || id == item.GetId()) && (sandbox == "" || sandbox == item.GetPodSandboxId()) &&
+			hasLabels(item.GetLabels(), f.GetLabelSelector()) && (f.GetState() == nil || f.GetState().GetState() == item.GetState()) {
+			items = append(items, item)
+		}
+	}
+	return items, nil
+}
+
+// listable returns all entities of a kind, whose items are learnt as far as they
+// can be, or what speaks against listing them.
+func (s *Server) listable(ctx context.Context, kind store.Kind) ([]pleg.Entity, doubt) {
+	src, d := s.source()
+	if d != "" {
+		return nil, d
+	}
+	known := ofKind(src.Entities(), kind)
+	if s.shelf.lacks(known) {
+		// What was new after the calls that others wait for too is asked for by
+		// those that come after them.
+		for range 2 {
+			if s.learn(ctx) == nil {
+				break
+			}
+		}
+		known = ofKind(src.Entities(), kind)
+	}
+	for i := range known {
+		if d := doubtListed(&known[i]); d != "" {
+			return nil, d
+		}
+	}
+	return known, ""
+}
+
+// lacks reports whether the item of an entity is not there yet.
+func (h *shelf) lacks(known []pleg.Entity) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range known {
+		if !e.Restored && h.sandboxes[e.ID] == nil && h.containers[e.ID] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func doubtItem(e *pleg.Entity) doubt {
+	return doubt("the runtime has not listed " + e.Kind.String() + " " + e.ID + " yet")
+}
+
+func ofKind(all []pleg.Entity, kind store.Kind) []pleg.Entity {
+	var of []pleg.Entity
+	for _, e := range all {
+		if e.Kind == kind {
+			of = append(of, e)
+		}
+	}
+	return of
+}
+
+// throughList lists by asking the runtime, unless that is not wanted.
+func throughList[T proto.Message](ctx context.Context, s *Server, d doubt, method string, filter proto.Message, list func(context.Context) ([]T, error)) ([]T, error) {
+	if s.cfg.Untrusted == Unavailable {
+		return nil, d.err()
+	}
+	key, err := keyOf(method, filter)
+	if err != nil {
+		return nil, err
+	}
+	return ask(ctx, s.through, key, func(ctx context.Context) ([]T, int, error) {
+		items, err := list(ctx)
+		size := 0
+		for _, item := range items {
+			size += proto.Size(item)
+		}
+		return items, size, err
+	})
+}
+
+// fullID returns the id that begins like this, if there is just one: runtimes
+// take such an id for a name. Others stay as they are, and match nothing.
+func fullID(id string, known []pleg.Entity) string {
+	if found := matching(id, known); len(found) == 1 {
+		return found[0]
+	}
+	return id
+}
+
+// hasLabels reports whether all of a selector is there. CRI's are of equality
+// alone.
+func hasLabels(labels, selector map[string]string) bool {
+	for k, v := range selector {
+		if got, ok := labels[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// inBatches sends a list in parts, none for an empty list.
+func inBatches[T proto.Message](items []T, send func([]T) error) error {
+	for len(items) > 0 {
+		n, size := 0, 0
+		for n < len(items) && n < batchItems {
+			if size += proto.Size(items[n]); n > 0 && size > batchBytes {
+				break
+			}
+			n++
+		}
+		if err := send(items[:n]); err != nil {
+			return err
+		}
+		items = items[n:]
+	}
+	return nil
+}

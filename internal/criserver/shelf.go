@@ -1,0 +1,231 @@
+package criserver
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/note"
+	"github.com/plegd/plegd/internal/retry"
+	"github.com/plegd/plegd/store"
+)
+
+const (
+	// listedPoll is how often it is looked whether the first list of the run is
+	// there: nothing is told of that.
+	listedPoll = 200 * time.Millisecond
+	// learnFirst and learnMost space the tries to learn what could not be learnt.
+	learnFirst, learnMost = time.Second, 30 * time.Second
+)
+
+// shelf holds what the cache doesn't: the runtime's list items, and the last
+// statuses of sandboxes that have stopped. In an item all but the state is the
+// same for the whole life of what it is about. So each is read once, when its
+// sandbox or container is new, by one list for all that are new at that moment.
+type shelf struct {
+	learning singleflight.Group
+	news     chan struct{} // capacity 1: there is something to learn
+
+	mu         sync.Mutex
+	sandboxes  map[string]*runtimeapi.PodSandbox
+	containers map[string]*runtimeapi.Container
+	stopped    map[string]*runtimeapi.PodSandboxStatus
+}
+
+func newShelf() *shelf {
+	return &shelf{
+		news: make(chan struct{}, 1), sandboxes: map[string]*runtimeapi.PodSandbox{},
+		containers: map[string]*runtimeapi.Container{}, stopped: map[string]*runtimeapi.PodSandboxStatus{},
+	}
+}
+
+// sandbox returns the list item of a sandbox with its present state, nil if it
+// was not learnt yet. Items are shared.
+func (h *shelf) sandbox(e *pleg.Entity) *runtimeapi.PodSandbox {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	item := h.sandboxes[e.ID]
+	if state := runtimeapi.PodSandboxState(e.Reported); item != nil && item.State != state {
+		item = proto.CloneOf(item)
+		item.State = state
+		h.sandboxes[e.ID] = item
+	}
+	return item
+}
+
+// container returns the list item of a container, as sandbox does.
+func (h *shelf) container(e *pleg.Entity) *runtimeapi.Container {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	item := h.containers[e.ID]
+	if state := runtimeapi.ContainerState(e.Reported); item != nil && item.State != state {
+		item = proto.CloneOf(item)
+		item.State = state
+		h.containers[e.ID] = item
+	}
+	return item
+}
+
+// last returns the last status of a stopped sandbox, nil if it is not known.
+func (h *shelf) last(id string) *runtimeapi.PodSandboxStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stopped[id]
+}
+
+// keepLast keeps a status that stays as it is.
+func (h *shelf) keepLast(st *runtimeapi.PodSandboxStatus) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped[st.GetId()] = st
+}
+
+// lacking drops what is of nothing that there is, and returns the sandboxes and
+// containers whose items are to be learnt. What the runtime may not have any
+// more is none of them.
+func (h *shelf) lacking(known []pleg.Entity) (sandboxes, containers []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	there := make(map[string]bool, len(known))
+	for _, e := range known {
+		there[e.ID] = true
+		switch {
+		case e.Restored:
+		case e.Kind == store.KindSandbox && h.sandboxes[e.ID] == nil:
+			sandboxes = append(sandboxes, e.ID)
+		case e.Kind == store.KindContainer && h.containers[e.ID] == nil:
+			containers = append(containers, e.ID)
+		}
+	}
+	deleteAbsent(h.sandboxes, there)
+	deleteAbsent(h.containers, there)
+	deleteAbsent(h.stopped, there)
+	return sandboxes, containers
+}
+
+func deleteAbsent[V any](m map[string]V, there map[string]bool) {
+	for id := range m {
+		if !there[id] {
+			delete(m, id)
+		}
+	}
+}
+
+// put keeps items. What there is already stays, with the state that it has.
+func put[V any](h *shelf, m map[string]V, items []V, id func(V) string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, item := range items {
+		if _, ok := m[id(item)]; !ok {
+			m[id(item)] = item
+		}
+	}
+}
+
+// errLacking: a list of the runtime has left out what the cache has.
+var errLacking = errors.New("not in the runtime's list")
+
+// learn reads the items that are lacking. Whoever needs them at the same time
+// shares the calls, which end with the server.
+func (s *Server) learn(ctx context.Context) error {
+	done := make(chan error, 1)
+	s.tasks.Go(func() {
+		_, err, _ := s.shelf.learning.Do("", func() (any, error) { return nil, s.learnNow(s.ctx) })
+		done <- err
+	})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Server) learnNow(ctx context.Context) error {
+	src, _, err := s.cfg.Source()
+	if err != nil {
+		return err
+	}
+	sandboxes, containers := s.shelf.lacking(src.Entities())
+	if len(sandboxes)+len(containers) == 0 {
+		return nil
+	}
+	client, err := s.runtime()
+	if err != nil {
+		return err
+	}
+	if len(sandboxes) > 0 {
+		filter := new(runtimeapi.PodSandboxFilter)
+		if len(sandboxes) == 1 {
+			filter.Id = sandboxes[0]
+		}
+		items, err := client.ListPodSandbox(ctx, filter)
+		if err != nil {
+			return err
+		}
+		put(s.shelf, s.shelf.sandboxes, items, (*runtimeapi.PodSandbox).GetId)
+	}
+	if len(containers) > 0 {
+		filter := new(runtimeapi.ContainerFilter)
+		if len(containers) == 1 {
+			filter.Id = containers[0]
+		}
+		items, err := client.ListContainers(ctx, filter)
+		if err != nil {
+			return err
+		}
+		put(s.shelf, s.shelf.containers, items, (*runtimeapi.Container).GetId)
+	}
+	if sandboxes, containers = s.shelf.lacking(src.Entities()); len(sandboxes)+len(containers) > 0 {
+		return errLacking // or new since then, of which there is news
+	}
+	return nil
+}
+
+// learnAlways learns what is new before anybody asks for it, until ctx ends.
+func (s *Server) learnAlways(ctx context.Context) error {
+	delays := retry.Delays(learnFirst, learnMost)
+	for {
+		var again time.Duration // 0 with news alone
+		src, _, err := s.cfg.Source()
+		switch {
+		case err != nil || !src.Health().Listed:
+			again = listedPoll
+		case s.learn(ctx) != nil:
+			again = retry.Jittered(delays.NextBackOff(), rand.Float64())
+		default:
+			delays.Reset()
+		}
+		if !wait(ctx, again, s.shelf.news) {
+			return nil
+		}
+	}
+}
+
+// wait waits for so long, without end for 0, or for news. It reports false when
+// ctx has ended.
+func wait(ctx context.Context, d time.Duration, news <-chan struct{}) bool {
+	var after <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		after = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-after:
+	case <-news:
+	}
+	return true
+}
+
+// tell says that there may be something to learn.
+func (h *shelf) tell() { note.Leave(h.news) }

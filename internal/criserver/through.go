@@ -1,0 +1,236 @@
+package criserver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	// freshFor is how long an answer of the runtime serves others. crictl stats
+	// takes two samples a second apart, which must not be the same.
+	freshFor = 500 * time.Millisecond
+	// maxFlights are the calls to the runtime at a time.
+	maxFlights = 16
+	// maxKept and maxKeptBytes bound the answers that are kept.
+	maxKept, maxKeptBytes = 256, 8 << 20
+	// maxStreamed bounds the parts of one streamed answer together, in bytes.
+	maxStreamed = 64 << 20
+)
+
+// through asks the runtime on behalf of clients: requests that are alike share
+// one call and, for freshFor, its answer. Errors are shared by those who wait for
+// them and not kept.
+type through struct {
+	ctx     context.Context // calls don't end with the client that caused them
+	timeout time.Duration
+	tasks   *sync.WaitGroup
+	flights singleflight.Group
+	slots   *semaphore.Weighted
+
+	mu    sync.Mutex
+	kept  map[string]answer
+	bytes int
+}
+
+// answer is one that is kept.
+type answer struct {
+	value any
+	size  int
+	at    time.Time
+}
+
+func newThrough(ctx context.Context, timeout time.Duration, tasks *sync.WaitGroup) *through {
+	return &through{ctx: ctx, timeout: timeout, tasks: tasks, slots: semaphore.NewWeighted(maxFlights), kept: map[string]answer{}}
+}
+
+// ask returns the answer to a request, which key tells from others. call makes
+// the call and returns the answer with its size in bytes; the answer is shared,
+// so nobody may change it.
+func ask[T any](ctx context.Context, t *through, key string, call func(context.Context) (T, int, error)) (T, error) {
+	var zero T
+	if v, ok := t.get(key); ok {
+		return v.(T), nil
+	}
+	type result struct {
+		value any
+		err   error
+	}
+	done := make(chan result, 1)
+	t.tasks.Go(func() {
+		v, err, _ := t.flights.Do(key, func() (any, error) {
+			ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
+			defer cancel()
+			if err := t.slots.Acquire(ctx, 1); err != nil {
+				return nil, status.FromContextError(err).Err()
+			}
+			defer t.slots.Release(1)
+			v, size, err := call(ctx)
+			if err == nil {
+				t.keep(key, v, size)
+			}
+			return v, err
+		})
+		done <- result{v, err}
+	})
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return zero, r.err
+		}
+		return r.value.(T), nil
+	case <-ctx.Done():
+		return zero, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// get returns an answer that is kept and fresh.
+func (t *through) get(key string) (any, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sweep()
+	a, ok := t.kept[key]
+	return a.value, ok
+}
+
+func (t *through) keep(key string, v any, size int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sweep()
+	size += len(key)
+	if size > maxKeptBytes {
+		return
+	}
+	t.drop(key)
+	for len(t.kept) >= maxKept || t.bytes+size > maxKeptBytes {
+		t.dropOldest()
+	}
+	t.kept[key] = answer{v, size, time.Now()}
+	t.bytes += size
+}
+
+// sweep drops what is not fresh any more; the caller holds the lock.
+func (t *through) sweep() {
+	for key, a := range t.kept {
+		if time.Since(a.at) >= freshFor {
+			t.drop(key)
+		}
+	}
+}
+
+func (t *through) dropOldest() {
+	var oldest string
+	for key, a := range t.kept {
+		if oldest == "" || a.at.Before(t.kept[oldest].at) {
+			oldest = key
+		}
+	}
+	t.drop(oldest)
+}
+
+func (t *through) drop(key string) {
+	t.bytes -= t.kept[key].size
+	delete(t.kept, key)
+}
+
+// keyOf tells requests apart. Deterministic encoding makes those that say the
+// same the same.
+func keyOf(method string, req proto.Message) (string, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
+	if err != nil {
+		return "", status.Errorf(codes.InvalidArgument, "%s: %v", method, err)
+	}
+	return method + "\x00" + string(b), nil
+}
+
+// pass passes a call through.
+func pass[Resp any, Message interface {
+	*Resp
+	proto.Message
+}](ctx context.Context, s *Server, method string, req proto.Message) (*Resp, error) {
+	client, err := s.runtime()
+	if err != nil {
+		return nil, err
+	}
+	key, err := keyOf(method, req)
+	if err != nil {
+		return nil, err
+	}
+	return ask(ctx, s.through, key, func(ctx context.Context) (*Resp, int, error) {
+		resp := new(Resp)
+		err := client.Conn().Invoke(ctx, method, req, resp)
+		return resp, proto.Size(Message(resp)), err
+	})
+}
+
+// passStream passes a call through that is answered in parts.
+func passStream[Resp any, Message interface {
+	*Resp
+	proto.Message
+}](s *Server, method string, req proto.Message, out grpc.ServerStreamingServer[Resp]) error {
+	client, err := s.runtime()
+	if err != nil {
+		return err
+	}
+	key, err := keyOf(method, req)
+	if err != nil {
+		return err
+	}
+	parts, err := ask(out.Context(), s.through, key, func(ctx context.Context) ([]*Resp, int, error) {
+		return drain[Resp, Message](ctx, client.Conn(), method, req)
+	})
+	if err != nil {
+		return err
+	}
+	return sendAll(out, parts)
+}
+
+// drain reads all parts of an answer.
+func drain[Resp any, Message interface {
+	*Resp
+	proto.Message
+}](ctx context.Context, conn grpc.ClientConnInterface, method string, req proto.Message) (parts []*Resp, size int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends a stream that is too large
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := stream.SendMsg(req); err != nil && !errors.Is(err, io.EOF) { // then RecvMsg says why
+		return nil, 0, err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return nil, 0, err
+	}
+	for {
+		part := new(Resp)
+		switch err := stream.RecvMsg(part); {
+		case errors.Is(err, io.EOF):
+			return parts, size, nil
+		case err != nil:
+			return nil, 0, err
+		}
+		if size += proto.Size(Message(part)); size > maxStreamed {
+			return nil, 0, status.Errorf(codes.ResourceExhausted, "plegd: the runtime's answer is larger than %d bytes", maxStreamed)
+		}
+		parts = append(parts, part)
+	}
+}
+
+func sendAll[Resp any](out grpc.ServerStreamingServer[Resp], parts []*Resp) error {
+	for _, p := range parts {
+		if err := out.Send(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
