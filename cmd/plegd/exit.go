@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/client"
 	"github.com/plegd/plegd/store"
 )
 
@@ -23,6 +24,8 @@ const (
 	exitUnsupported = 8
 	exitDamaged     = 9
 	exitStalled     = 10
+	exitTimeout     = 11
+	exitUnavailable = 12
 )
 
 // exits says what each code means and which errors lead to it; the first row
@@ -35,7 +38,7 @@ var exits = []struct {
 	{exitOK, nil, "done, stopped as asked, or stdout was closed by its reader"},
 	{exitFailure, nil, "anything else; the message says what"},
 	{exitUsage, []error{errUsage, pleg.ErrConfig}, "unknown command or flag, or a value that is not allowed"},
-	{exitExpired, []error{pleg.ErrExpired}, "position of --since, or of a reader that fell behind, is not in the journal any more"},
+	{exitExpired, []error{pleg.ErrExpired, client.ErrExpired}, "position of --since, or of a reader that fell behind, is not in the journal any more"},
 	{exitLocked, []error{store.ErrLocked}, "state is in use by another process"},
 	{exitUnwritable, []error{store.ErrUnwritable, store.ErrFull}, "state directory can't be written"},
 	{exitNewerSchema, []error{store.ErrNewerSchema}, "state was written by a newer version"},
@@ -43,6 +46,8 @@ var exits = []struct {
 	{exitUnsupported, []error{pleg.ErrUnsupported}, "--mode evented, and the runtime has no event stream"},
 	{exitDamaged, []error{store.ErrDamaged}, "state file is damaged"},
 	{exitStalled, []error{errStalled}, "--watchdog killed an agent that gave no sign of life"},
+	{exitTimeout, []error{errTimeout}, "--timeout has passed: the agent has not answered, or plegd wait has waited in vain"},
+	{exitUnavailable, []error{client.ErrUnavailable}, "no agent answers at --socket, or it can't tell yet"},
 }
 
 // errUsage is wrapped by every error about the command line.

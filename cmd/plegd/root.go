@@ -36,7 +36,8 @@ func execute(args []string, std streams) error {
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(std), newSimulate(std), newState(std), newVersion(std))
+	root.AddCommand(newRun(std), newSimulate(std), newState(std), newVersion(std),
+		newEvents(std), newPods(std), newPodCommand(std), newStatus(std), newWait(std), newRelist(std), newTop(std))
 	// cobra's own answers an unknown shell with the help and code 0.
 	root.InitDefaultCompletionCmd(args...)
 	for _, cmd := range root.Commands() {

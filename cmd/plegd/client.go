@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/client"
+)
+
+const (
+	// socketEnv names the agent's socket for the commands that are clients.
+	socketEnv = "PLEGD_SOCKET"
+	// defaultTimeout is ample for an answer from an agent's memory, also where
+	// nodes are busy.
+	defaultTimeout = 10 * time.Second
+)
+
+// errTimeout is wrapped where --timeout has passed.
+var errTimeout = errors.New("--timeout has passed")
+
+// clientOptions are the flags of every command that asks a running agent.
+type clientOptions struct {
+	std     streams
+	socket  string
+	timeout time.Duration
+	color   string
+	wait    bool // for an agent that isn't there yet
+}
+
+// addTo adds the flags that all of them have.
+func (o *clientOptions) addTo(cmd *cobra.Command, timeout time.Duration, what string) {
+	o.timeout = timeout
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.socket, "socket", "", "unix socket of the agent, /path or unix:///path (default: "+socketEnv+", else "+defaultSocket+")")
+	durationFlag(f, &o.timeout, "timeout", what)
+}
+
+// complete finds out which socket is meant.
+func (o *clientOptions) complete(cmd *cobra.Command) error {
+	given := o.socket
+	if !cmd.Flags().Changed("socket") {
+		if given = o.std.getenv(socketEnv); given == "" {
+			given = defaultSocket
+		}
+	}
+	path, err := socketPath(given)
+	if err != nil && !cmd.Flags().Changed("socket") {
+		return usagef("%s%s", socketEnv, strings.TrimPrefix(err.Error(), "--socket"))
+	}
+	o.socket = path
+	return err
+}
+
+// note tells people something beside the output.
+func (o *clientOptions) note(format string, args ...any) {
+	fmt.Fprintln(o.std.err, "plegd: "+printable(fmt.Sprintf(format, args...)))
+}
+
+// agentClient is a running agent that is asked. Each call has --timeout.
+type agentClient struct {
+	*client.Client
+	timeout time.Duration
+}
+
+// connect returns the agent. Watches that lose it go on when it is back, and say
+// both.
+func (o *clientOptions) connect() (*agentClient, error) {
+	return o.connectWith(client.Options{
+		Wait:         o.wait,
+		Disconnected: func(why error) { o.note("lost the agent, trying again: %v", why) },
+		Reconnected:  func() { o.note("the agent is back, going on where it ended") },
+	})
+}
+
+func (o *clientOptions) connectWith(options client.Options) (*agentClient, error) {
+	c, err := client.Dial(o.socket, options)
+	if err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
+	return &agentClient{c, o.timeout}, nil
+}
+
+// close ends the connection. There is nothing to do about an error.
+func (a *agentClient) close() { _ = a.Close() }
+
+// bounded makes a call that --timeout bounds.
+func bounded[T any](ctx context.Context, a *agentClient, call func(context.Context) (T, error)) (T, error) {
+	limited, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	v, err := call(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return v, fmt.Errorf("plegd at %s has not answered after %v: %w", a.Socket(), a.timeout, errTimeout)
+	}
+	return v, a.explain(err)
+}
+
+// explain says of what serves on the socket without being plegd what that means.
+func (a *agentClient) explain(err error) error {
+	if status.Code(err) == codes.Unimplemented {
+		return fmt.Errorf("socket %s: something answers there that is not this plegd, such as a CRI runtime or an older plegd; see --socket", a.Socket())
+	}
+	return err
+}
+
+// status asks how the agent is.
+func (a *agentClient) status(ctx context.Context) (agentStatus, error) {
+	s, err := bounded(ctx, a, a.Status)
+	return statusOf(s), err
+}
+
+// pods lists the pods that a filter chooses.
+func (a *agentClient) pods(ctx context.Context, filter *client.Filter) (podList, error) {
+	return bounded(ctx, a, func(ctx context.Context) (podList, error) {
+		pods, position, err := a.Pods(ctx, filter, client.PodOptions{})
+		list := podList{Position: position, Pods: make([]pleg.Pod, len(pods))}
+		for i, p := range pods {
+			list.Pods[i] = podOfAPI(p)
+		}
+		return list, err
+	})
+}
+
+// pod asks for one pod by its key, newer than now if so wished.
+func (a *agentClient) pod(ctx context.Context, key string, newer bool) (pleg.Pod, error) {
+	var o client.PodOptions
+	if newer {
+		o.NewerThan = time.Now()
+	}
+	p, err := bounded(ctx, a, func(ctx context.Context) (*client.Pod, error) { return a.Pod(ctx, key, o) })
+	return podOfAPI(p), err
+}
+
+// relist has the runtime listed, and returns the position of the newest event
+// then.
+func (a *agentClient) relist(ctx context.Context) (string, error) {
+	return bounded(ctx, a, func(ctx context.Context) (string, error) { return a.Relist(ctx, true) })
+}
+
+// readAhead is how many updates may wait for whoever writes them.
+const readAhead = 256
+
+// each watches and calls do with each update, and idle whenever there is none
+// more for now: so what is written is neither held back, nor written bit by bit
+// while much comes. It ends with the first error, and with nil at the end of a
+// watch that has one. Both functions are called from one goroutine.
+func (a *agentClient) each(ctx context.Context, o client.WatchOptions, idle func() error, do func(*client.Update) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	type result struct {
+		update *client.Update
+		err    error
+	}
+	results := make(chan result, readAhead)
+	go func() {
+		defer close(results)
+		for u, err := range a.Watch(ctx, o) {
+			if !send(ctx, results, result{u, err}) {
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		for range results { // until the watch has ended
+		}
+	}()
+	for {
+		if len(results) == 0 {
+			if err := idle(); err != nil {
+				return err
+			}
+		}
+		r, ok := <-results
+		switch {
+		case !ok:
+			return ctx.Err()
+		case r.err != nil:
+			return a.explain(r.err)
+		}
+		if err := do(r.update); err != nil {
+			return err
+		}
+	}
+}
+
+// nothingIdle is for who writes nothing as it comes.
+func nothingIdle() error { return nil }
+
+// send sends unless ctx ends before.
+func send[T any](ctx context.Context, to chan<- T, v T) bool {
+	select {
+	case to <- v:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// stopped returns nil for the error of a command that was asked to stop.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// exactly requires one argument, whose form is said.
+func exactly(form string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return usagef("%s takes one argument, %s; see %s --help", cmd.CommandPath(), form, cmd.CommandPath())
+		case len(args) > 1:
+			return atMostOne(cmd, args)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plegd/plegd/client"
+)
+
+const (
+	// topInterval is how often the view is renewed: as fast as people read.
+	topInterval = time.Second
+	// topWindow is what rate and latency are about.
+	topWindow = time.Minute
+)
+
+// topOptions are the flags of `plegd top`.
+type topOptions struct {
+	clientOptions
+	filterOptions
+	interval time.Duration
+	repeat   bool // also where there is no terminal
+}
+
+// newTop makes `plegd top`.
+func newTop(std streams) *cobra.Command {
+	o := topOptions{clientOptions: clientOptions{std: std}, interval: topInterval}
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Watch the pods and the health of a running agent",
+		Long: "top shows the agent on --socket and its pods, those that aren't ready first: states, restarts,\n" +
+			"the event stream, the relist period, the rate of events and how late they were detected. On a\n" +
+			"terminal it draws anew until q or Ctrl-C; else it writes one view and ends, or with --interval\n" +
+			"one after the other.",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.clientOptions.complete(cmd); err != nil {
+				return err
+			}
+			if _, err := o.selection(); err != nil {
+				return err
+			}
+			o.repeat = cmd.Flags().Changed("interval")
+			return o.run(cmd.Context())
+		},
+	}
+	o.clientOptions.addTo(cmd, defaultTimeout, "bound of finding the agent and of each answer")
+	durationFlag(cmd.Flags(), &o.interval, "interval", "time between two views")
+	o.addPods(cmd)
+	colorFlag(cmd, &o.color)
+	return cmd
+}
+
+// run shows the view until it is asked to stop.
+func (o *topOptions) run(parent context.Context) error {
+	ctx, stop := stopOnSignal(parent)
+	defer stop()
+	var link topLink
+	agent, err := o.connectWith(client.Options{Disconnected: link.lost, Reconnected: link.back})
+	if err != nil {
+		return err
+	}
+	defer agent.close()
+	view, err := o.look(ctx, agent) // an error before anything is shown ends it
+	if err != nil {
+		return stopped(ctx, err)
+	}
+	if isTerminal(o.std.out) && o.std.getenv("TERM") != "dumb" {
+		return o.live(ctx, agent, view, &link)
+	}
+	gone := watchReader(ctx, o.std.out, stop)
+	defer gone()
+	for {
+		events, err := o.recent(ctx, agent)
+		if err != nil {
+			return stopped(ctx, err)
+		}
+		view.now, view.events = time.Now(), events
+		if _, err := fmt.Fprintln(o.std.out, strings.Join(view.lines(0, 0, colored(o.color, o.std)), "\n")); err != nil {
+			return err
+		}
+		if !o.repeat {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(o.interval):
+		}
+		if _, err := fmt.Fprintln(o.std.out); err != nil {
+			return err
+		}
+		if view, err = o.look(ctx, agent); err != nil {
+			return stopped(ctx, err)
+		}
+	}
+}
+
+// look asks for what a view shows, but for the events.
+func (o *topOptions) look(ctx context.Context, agent *agentClient) (*topView, error) {
+	status, err := agent.status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &topView{now: time.Now(), status: status}
+	list, err := agent.pods(ctx, o.request())
+	switch {
+	case errors.Is(err, client.ErrUnavailable): // what pods there are isn't known yet
+		v.podsUnknown = err.Error()
+	case err != nil:
+		return nil, err
+	}
+	v.pods = list.Pods
+	return v, nil
+}
+
+// recent returns the events of the last topWindow.
+func (o *topOptions) recent(ctx context.Context, agent *agentClient) (*topEvents, error) {
+	events := &topEvents{}
+	watch := client.WatchOptions{From: client.From{Time: time.Now().Add(-topWindow)}, Filter: o.request(), Once: true}
+	err := agent.each(ctx, watch, nothingIdle, func(u *client.Update) error {
+		events.add(u.Event)
+		return nil
+	})
+	return events, err
+}
