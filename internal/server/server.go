@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -34,6 +36,8 @@ const (
 	// maxStreams of them may be streams, which last: the rest is left to those who
 	// ask for health, metrics and pods.
 	maxStreams = maxConns * 3 / 4
+	// othersMay is the permission bit that lets every user connect.
+	othersMay fs.FileMode = 0o002
 	// shutdownTimeout is how long answers in progress may take at the end.
 	shutdownTimeout = 500 * time.Millisecond
 )
@@ -62,6 +66,12 @@ type Config struct {
 	API bool
 	// Token is what clients of the API on TCP have to give; "" for none.
 	Token string
+	// RPC serves gRPC on the unix socket too, until its context ends; nil if nothing does.
+	RPC func(ctx context.Context, lis net.Listener) error
+	// SocketMode are the permission bits of the socket; 0 for unixsock.GroupMode.
+	SocketMode fs.FileMode
+	// SocketGroup is the socket's group; nil for that of the process.
+	SocketGroup *int
 	// Logger may be nil.
 	Logger *slog.Logger
 	// LogLevel is what /debug/loglevel reads and sets; nil is a level of its own.
@@ -124,13 +134,17 @@ func New(cfg Config) (*Server, error) {
 		}
 	}
 	if cfg.Socket != "" {
-		sock, err := unixsock.Listen(cfg.Socket, unixsock.GroupMode)
+		mode := cmp.Or(cfg.SocketMode, unixsock.GroupMode)
+		sock, err := unixsock.ListenFor(cfg.Socket, mode, cfg.SocketGroup)
 		if err != nil {
 			_ = s.Close() // nobody has been served
 			return nil, &AddressError{Field: "Socket", Address: cfg.Socket, Err: unixsock.Cause(err)}
 		}
 		s.unix = sock
 		cfg.Logger.Info("serving the API", "socket", cfg.Socket)
+		if mode&othersMay != 0 {
+			cfg.Logger.Warn("every user of this machine may read the pods on the socket", "socket", cfg.Socket, "mode", fmt.Sprintf("%#o", mode))
+		}
 	}
 	return s, nil
 }
@@ -155,7 +169,14 @@ func (s *Server) Run(ctx context.Context) error {
 		s.serve(ctx, group, s.tcp, s.onTCP())
 	}
 	if s.unix != nil {
-		s.serve(ctx, group, s.unix, s.onSocket())
+		parts := newSplitter(s.unix, s.cfg.Logger)
+		group.Go(func() error { return parts.run(ctx) })
+		s.serve(ctx, group, parts.http, s.onSocket())
+		if s.cfg.RPC == nil {
+			_ = parts.rpc.Close() // what comes there is closed
+		} else {
+			group.Go(func() error { return s.cfg.RPC(ctx, parts.rpc) })
+		}
 	}
 	return group.Wait()
 }

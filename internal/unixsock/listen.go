@@ -16,6 +16,7 @@ import (
 const (
 	// GroupMode lets owner and group connect.
 	GroupMode fs.FileMode = 0o660
+	ownerMode fs.FileMode = 0o700
 	// dirMode of the socket's directory, if it has to be made: others may pass
 	// it, since the socket's own mode and group decide who may connect.
 	dirMode = 0o755
@@ -29,11 +30,15 @@ type Socket struct {
 	file fs.FileInfo
 }
 
-// Listen makes a unix socket with these permission bits, whatever the umask. A
-// socket file on which nobody listens any more is replaced; one that answers,
-// or may, is not (the error wraps [ErrInUse]), nor is any other file. A missing
-// directory is made.
-func Listen(path string, mode fs.FileMode) (*Socket, error) {
+// Listen is ListenFor with the group of the process.
+func Listen(path string, mode fs.FileMode) (*Socket, error) { return ListenFor(path, mode, nil) }
+
+// ListenFor makes a unix socket with these permission bits, whatever the umask,
+// and this group, nil for that of the process. At no moment can anybody else
+// connect. A socket file on which nobody listens any more is replaced; one that
+// answers, or may, is not (the error wraps [ErrInUse]), nor is any other file. A
+// missing directory is made.
+func ListenFor(path string, mode fs.FileMode, group *int) (*Socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
 		return nil, err
 	}
@@ -43,10 +48,14 @@ func Listen(path string, mode fs.FileMode) (*Socket, error) {
 		}
 		return nil, err
 	}
+	first := mode.Perm()
+	if group != nil {
+		first &= ownerMode // the group is still another
+	}
 	// Linux makes the file with the mode of the unbound socket, less the
 	// umask, so that there is no moment at which others could connect.
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		if cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), uint32(mode.Perm())) }); cerr != nil {
+		if cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), uint32(first)) }); cerr != nil {
 			return cerr
 		}
 		return err
@@ -57,11 +66,17 @@ func Listen(path string, mode fs.FileMode) (*Socket, error) {
 	}
 	lis.(*net.UnixListener).SetUnlinkOnClose(false)
 	s := &Socket{Listener: lis, path: path}
-	if err = os.Chmod(path, mode); err == nil { // the umask may have taken the group's part
-		s.file, err = os.Lstat(path)
+	if s.file, err = os.Lstat(path); err != nil {
+		return nil, errors.Join(err, lis.Close())
+	}
+	if group != nil {
+		err = os.Chown(path, -1, *group)
+	}
+	if err == nil {
+		err = os.Chmod(path, mode) // the umask may have taken the group's part
 	}
 	if err != nil {
-		return nil, errors.Join(err, lis.Close())
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }

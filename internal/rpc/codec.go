@@ -1,0 +1,93 @@
+package rpc
+
+import (
+	"sync/atomic"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto" // registers what codec wraps
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	protobuf "google.golang.org/protobuf/proto"
+
+	pleg "github.com/plegd/plegd"
+)
+
+// raw is a message that is encoded already.
+type raw []byte
+
+// codec is gRPC's for protobuf, and takes raw messages too.
+type codec struct{}
+
+// Name implements [encoding.CodecV2].
+func (codec) Name() string { return proto.Name }
+
+// Marshal implements [encoding.CodecV2].
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	if b, ok := v.(raw); ok {
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	}
+	return encoding.GetCodecV2(proto.Name).Marshal(v)
+}
+
+// Unmarshal implements [encoding.CodecV2].
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	return encoding.GetCodecV2(proto.Name).Unmarshal(data, v)
+}
+
+const (
+	// encodedEvents are kept for other watches: those that keep up are all
+	// within the last few commits.
+	encodedEvents = 512
+	// encodedBytes is the largest that is kept; with the labels of most pods an
+	// event has a few hundred bytes.
+	encodedBytes = 4 << 10
+	// fields of WatchResponse and Events, checked by TestEncodedByHand.
+	fieldEvents, fieldEvent = protowire.Number(2), protowire.Number(1)
+)
+
+// encoder keeps the newest events as they are sent: most watches send the same
+// ones at the same time. It is safe for concurrent use.
+type encoder struct {
+	slots [encodedEvents]atomic.Pointer[encodedEvent]
+}
+
+type encodedEvent struct {
+	position pleg.Position
+	volatile bool
+	bytes    []byte // the event as an entry of Events
+}
+
+// event returns an event as an entry of Events. It is shared.
+func (e *encoder) event(ev *pleg.Event) ([]byte, error) {
+	slot := &e.slots[ev.Position.Seq%encodedEvents]
+	if kept := slot.Load(); kept != nil && kept.position == ev.Position && kept.volatile == ev.Volatile {
+		return kept.bytes, nil
+	}
+	b, err := encodeEvent(ev, false)
+	if err == nil && len(b) <= encodedBytes {
+		slot.Store(&encodedEvent{position: ev.Position, volatile: ev.Volatile, bytes: b})
+	}
+	return b, err
+}
+
+// encodeEvent encodes an event as an entry of Events.
+func encodeEvent(ev *pleg.Event, live bool) ([]byte, error) {
+	m := protoEvent(ev)
+	m.Live = live
+	n := protobuf.Size(m)
+	b := make([]byte, 0, protowire.SizeTag(fieldEvent)+protowire.SizeBytes(n))
+	b = protowire.AppendTag(b, fieldEvent, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(n))
+	return protobuf.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
+}
+
+// eventsMessage is a WatchResponse of encoded entries.
+func eventsMessage(entries [][]byte, size int) raw {
+	b := make([]byte, 0, protowire.SizeTag(fieldEvents)+protowire.SizeBytes(size))
+	b = protowire.AppendTag(b, fieldEvents, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(size))
+	for _, entry := range entries {
+		b = append(b, entry...)
+	}
+	return b
+}

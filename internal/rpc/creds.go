@@ -1,0 +1,62 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/plegd/plegd/internal/unixsock"
+)
+
+// peerCredentials lets handlers know who is at the other end of a connection. It
+// checks nothing: the mode and the group of the socket have.
+type peerCredentials struct{}
+
+// authInfo says who is at the other end.
+type authInfo struct {
+	credentials.CommonAuthInfo
+	peer unixsock.Peer // zero if it isn't known
+	conn net.Conn
+	cuts atomic.Int32
+}
+
+// AuthType implements [credentials.AuthInfo].
+func (*authInfo) AuthType() string { return "peer" }
+
+// wasCut counts a stream that was cut. What was sent on it and not taken is kept
+// as long as the connection lasts, so at some point that ends too.
+func (a *authInfo) wasCut() {
+	if a.cuts.Add(1) >= maxCuts {
+		_ = a.conn.Close()
+	}
+}
+
+// ServerHandshake implements [credentials.TransportCredentials].
+func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	info := &authInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, conn: conn}
+	if who, err := unixsock.PeerOf(conn); err == nil {
+		info.peer = who
+	}
+	return conn, info, nil
+}
+
+var errServerOnly = errors.New("these credentials are a server's")
+
+// ClientHandshake implements [credentials.TransportCredentials].
+func (peerCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errServerOnly
+}
+
+// Info implements [credentials.TransportCredentials].
+func (peerCredentials) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "peer"}
+}
+
+// Clone implements [credentials.TransportCredentials].
+func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
+
+// OverrideServerName implements [credentials.TransportCredentials].
+func (peerCredentials) OverrideServerName(string) error { return errServerOnly }

@@ -1,0 +1,85 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+
+	pleg "github.com/plegd/plegd"
+	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
+)
+
+// outlet is where one stream's messages go. Send is for one goroutine.
+type outlet struct {
+	stream  grpc.ServerStream
+	limit   time.Duration
+	stalled *time.Timer // fires when a message was not taken for limit
+
+	mu       sync.Mutex
+	position string
+}
+
+// send sends a message, with the position to go on from after it, "" for none.
+// It waits as long as the client takes nothing.
+func (o *outlet) send(m any, position string) error {
+	o.stalled.Reset(o.limit)
+	err := o.stream.SendMsg(m)
+	o.stalled.Stop()
+	if err == nil && position != "" {
+		o.mu.Lock()
+		o.position = position
+		o.mu.Unlock()
+	}
+	return err
+}
+
+func (o *outlet) at() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.position
+}
+
+// through has produce send until it returns, which decides how the stream ends,
+// unless the client takes nothing for too long or the server stops. Who waits in
+// SendMsg can't be called off but by the handler's return, so that happens in
+// a goroutine of its own, which Serve awaits.
+func (s *Server) through(stream grpc.ServerStream, produce func(ctx context.Context, o *outlet) error) error {
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	o := &outlet{stream: stream, limit: s.stall, stalled: time.NewTimer(time.Hour)}
+	o.stalled.Stop()
+	done := make(chan error, 1)
+	s.senders.Go(func() { done <- produce(ctx, o) })
+	select {
+	case err := <-done:
+		if errors.Is(err, pleg.ErrStopped) {
+			return stopping(o.at())
+		}
+		return statusOf(err)
+	case <-o.stalled.C:
+		return s.cut(stream.Context(), o.at())
+	case <-s.ctx.Done():
+		return stopping(o.at())
+	}
+}
+
+// cut ends the stream of a client that takes nothing.
+func (s *Server) cut(ctx context.Context, position string) error {
+	err := fmt.Errorf("nothing of what was sent was taken for %v; go on from the position", s.stall)
+	if position == "" {
+		err = fmt.Errorf("nothing of what was sent was taken for %v", s.stall)
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(*authInfo); ok {
+			s.cfg.Logger.Info("a client takes nothing and is cut", "pid", info.peer.PID, "uid", info.peer.UID, "position", position)
+			info.wasCut()
+		}
+	}
+	return failed(codes.ResourceExhausted, plegdv1.Reason_REASON_SLOW, err, at(position))
+}

@@ -1,0 +1,196 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	pleg "github.com/plegd/plegd"
+	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
+	"github.com/plegd/plegd/internal/watch"
+)
+
+const (
+	// maxRequest is ample for a filter that names every pod of a node by its UID,
+	// bytes.
+	maxRequest = 64 << 10
+	// maxHeader as for HTTP, bytes.
+	maxHeader = 16 << 10
+	// maxStreams are the calls of one connection at once, and maxCalls those of all.
+	// A call that waits costs its goroutines, some 20 KiB.
+	maxStreams, maxCalls = 128, 1024
+	// maxWatches at once: five for each pod of a full node. One that is not read
+	// holds up to 64 KiB that gRPC has taken and not yet sent.
+	maxWatches = 512
+	// maxSnapshots are sent at once, since each holds a copy of all pods; others
+	// wait their turn.
+	maxSnapshots = 8
+	// maxFresh calls at once have the runtime asked.
+	maxFresh = 16
+	// stallLimit is how long a client may not take what was sent. Positions last
+	// for hours, so what it costs a slow one is to watch again; 30 s is longer than
+	// a machine that swaps holds a program up.
+	stallLimit = 30 * time.Second
+	// maxCuts of streams is how many a connection survives: what was sent and
+	// not taken stays in memory as long as the connection does.
+	maxCuts = 4
+	// Clients ping no oftener than pingMin. One from which nothing was heard for
+	// pingTime is pinged, and counts as dead after pingTimeout more.
+	pingMin, pingTime, pingTimeout = 10 * time.Second, 30 * time.Second, 20 * time.Second
+	// idleTimeout ends connections without calls.
+	idleTimeout = 5 * time.Minute
+	// greetTimeout bounds how slowly a client may begin.
+	greetTimeout = 5 * time.Second
+	// readBuffer and writeBuffer of each connection, bytes: requests are small.
+	readBuffer, writeBuffer = 4 << 10, 32 << 10
+	// stopTimeout is how long answers in progress may take at the end.
+	stopTimeout = 500 * time.Millisecond
+	// healthPeriod is how soon who watches the health service hears of a change.
+	healthPeriod = time.Second
+)
+
+// Source is what is served. *pleg.Generator is one once it is there.
+type Source interface {
+	watch.Source
+	Status() pleg.Status
+	Position() pleg.Position
+	Pod(key string) (pleg.Pod, error)
+	PodNewer(ctx context.Context, key string) (pleg.Pod, error)
+	Relist(ctx context.Context) error
+}
+
+// Config says what to serve.
+type Config struct {
+	// Health is asked for the health service. Required.
+	Health func() pleg.Health
+	// Source returns what to read from, or why there is nothing yet. Required.
+	Source func() (Source, error)
+	// Logger may be nil.
+	Logger *slog.Logger
+}
+
+// Server serves on one listener.
+type Server struct {
+	plegdv1.UnimplementedPodLifecycleServer
+	cfg      Config
+	stall    time.Duration
+	ctx      context.Context // ends when the server stops
+	stop     context.CancelFunc
+	calls    atomic.Int64
+	watches  slots
+	snapshot slots
+	fresh    slots
+	relists  relists
+	senders  sync.WaitGroup // goroutines that send
+	encoded  encoder
+}
+
+// New returns a Server to be run once.
+func New(cfg Config) *Server {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		cfg: cfg, stall: stallLimit,
+		watches: make(slots, maxWatches), snapshot: make(slots, maxSnapshots), fresh: make(slots, maxFresh),
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Serve serves until ctx ends, then ends the watches, lets other answers in
+// progress end for a moment and closes the listener. It returns nil then. Who is
+// at the other end of a connection is logged, if the connection tells (see Peer).
+func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
+	defer s.senders.Wait()
+	defer s.stop()
+	srv := grpc.NewServer(
+		grpc.Creds(peerCredentials{}),
+		grpc.ForceServerCodecV2(codec{}),
+		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeader),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(s.admit),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer), grpc.SharedWriteBuffer(true),
+		grpc.ConnectionTimeout(greetTimeout), grpc.WaitForHandlers(true),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMin, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingTime, Timeout: pingTimeout}),
+	)
+	plegdv1.RegisterPodLifecycleServer(srv, s)
+	h := newHealth(s.cfg.Health)
+	healthpb.RegisterHealthServer(srv, h)
+	reflection.Register(srv)
+
+	var rest sync.WaitGroup
+	defer rest.Wait()
+	serving, served := context.WithCancel(ctx)
+	defer served()
+	rest.Go(func() { h.follow(serving) })
+	rest.Go(func() {
+		<-serving.Done()
+		s.stop() // watches end
+		h.Shutdown()
+		timer := time.AfterFunc(stopTimeout, srv.Stop) // cuts who is still reading
+		defer timer.Stop()
+		srv.GracefulStop()
+	})
+	err := srv.Serve(lis)
+	if ctx.Err() == nil {
+		return fmt.Errorf("gRPC on %s: %w", lis.Addr(), err)
+	}
+	return nil
+}
+
+// admit bounds the calls of all connections.
+func (s *Server) admit(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	if s.calls.Add(1) > maxCalls {
+		s.calls.Add(-1)
+		return nil, status.Errorf(codes.Unavailable, "%d calls are served at once, which is all that may be; try again later", maxCalls)
+	}
+	context.AfterFunc(ctx, func() { s.calls.Add(-1) })
+	return ctx, nil
+}
+
+// source returns what to read from. The error is a status.
+func (s *Server) source() (Source, error) {
+	src, err := s.cfg.Source()
+	if err != nil {
+		return nil, failed(codes.Unavailable, plegdv1.Reason_REASON_STARTING, err, nil)
+	}
+	return src, nil
+}
+
+// slots are places of which there are so many.
+type slots chan struct{}
+
+// try takes a place if there is one.
+func (s slots) try() bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// take waits for a place.
+func (s slots) take(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s slots) free() { <-s }

@@ -1,0 +1,173 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pleg "github.com/plegd/plegd"
+	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
+	"github.com/plegd/plegd/internal/selection"
+	"github.com/plegd/plegd/internal/watch"
+)
+
+const (
+	// batchEvents and batchBytes bound what comes together: few enough that a cut
+	// costs little that was sent in vain, many enough that a message more doesn't
+	// count.
+	batchEvents, batchBytes = 256, 32 << 10
+)
+
+// Watch implements plegdv1.PodLifecycleServer.
+func (s *Server) Watch(req *plegdv1.WatchRequest, stream grpc.ServerStreamingServer[plegdv1.WatchResponse]) error {
+	request, err := watchRequest(req)
+	if err != nil {
+		return statusOf(err)
+	}
+	src, err := s.source()
+	if err != nil {
+		return err
+	}
+	if !s.watches.try() {
+		return failed(codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, fmt.Errorf("there are %d watches, which is all that may be; try again later", cap(s.watches)), nil)
+	}
+	defer s.watches.free()
+	return s.through(stream, func(ctx context.Context, o *outlet) error {
+		w := &sender{s: s, out: o, full: req.GetSnapshot().GetFull()}
+		return w.run(ctx, src, request)
+	})
+}
+
+// watchRequest understands a request.
+func watchRequest(req *plegdv1.WatchRequest) (r watch.Request, err error) {
+	switch req.Consistency {
+	case plegdv1.Consistency_CONSISTENCY_UNSPECIFIED, plegdv1.Consistency_CONSISTENCY_DURABLE:
+	case plegdv1.Consistency_CONSISTENCY_LIVE:
+		return r, status.Error(codes.Unimplemented, "consistency live: this agent sends events once they are written; ask for durable")
+	default:
+		return r, fmt.Errorf("%w: consistency %d: must be durable or live", watch.ErrRequest, req.Consistency)
+	}
+	r.Once = req.Once
+	switch from := req.From.(type) {
+	case *plegdv1.WatchRequest_Position:
+		p, err := pleg.ParsePosition(from.Position)
+		if err != nil {
+			return r, fmt.Errorf("%w: position %.60q: must be one that came with an event, a bookmark or a list of pods", watch.ErrRequest, from.Position)
+		}
+		r.Position = &p
+	case *plegdv1.WatchRequest_Time:
+		if err := from.Time.CheckValid(); err != nil {
+			return r, fmt.Errorf("%w: time: %w", watch.ErrRequest, err)
+		}
+		if r.Time = from.Time.AsTime(); r.Time.UnixNano() <= 0 {
+			return r, fmt.Errorf("%w: time %v: must be after 1970", watch.ErrRequest, r.Time)
+		}
+	case *plegdv1.WatchRequest_Snapshot:
+		r.Snapshot = true
+	}
+	if req.Keepalive != nil {
+		if err := req.Keepalive.CheckValid(); err != nil {
+			return r, fmt.Errorf("%w: keepalive: %w", watch.ErrRequest, err)
+		}
+		r.Keepalive = req.Keepalive.AsDuration()
+	}
+	r.Selection, err = newSelection(req.Filter)
+	return r, err
+}
+
+// newSelection understands a filter.
+func newSelection(f *plegdv1.Filter) (*selection.Selection, error) {
+	if f == nil {
+		return nil, nil
+	}
+	return selection.New(selection.Filter{
+		Namespaces: f.Namespaces, Pods: f.Pods, UIDs: f.Uids, Containers: f.Containers, Labels: f.LabelSelector, Types: f.Types, Sources: f.Sources,
+	})
+}
+
+// sender sends what one watch brings.
+type sender struct {
+	s    *Server
+	out  *outlet
+	full bool
+
+	entries [][]byte // events that are not sent yet
+	size    int      // of them, bytes
+	last    pleg.Position
+}
+
+func (w *sender) run(ctx context.Context, src watch.Source, r watch.Request) error {
+	r.Idle = w.flush
+	if r.Snapshot {
+		if err := w.s.snapshot.take(ctx); err != nil {
+			return err
+		}
+	}
+	in, err := watch.New(src, r)
+	if r.Snapshot {
+		if err == nil {
+			err = w.sendPods(ctx, in)
+		}
+		w.s.snapshot.free()
+	}
+	for err == nil {
+		var m watch.Message
+		if m, err = in.Next(ctx); err == nil {
+			err = w.send(m)
+		}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err // nobody is there to send to
+	}
+	if ferr := w.flush(); ferr != nil {
+		return ferr
+	}
+	return err
+}
+
+// sendPods sends the snapshot, which is the first message.
+func (w *sender) sendPods(ctx context.Context, in *watch.Watch) error {
+	m, err := in.Next(ctx)
+	if err != nil {
+		return err
+	}
+	return chunks(m.Pods, w.full, func(pods []*plegdv1.Pod) error {
+		return w.out.send(&plegdv1.WatchResponse{Message: &plegdv1.WatchResponse_Pods{Pods: &plegdv1.Pods{Pods: pods}}}, "")
+	})
+}
+
+func (w *sender) send(m watch.Message) error {
+	if m.Event == nil {
+		if err := w.flush(); err != nil {
+			return err
+		}
+		at := m.Bookmark.Position.String()
+		return w.out.send(&plegdv1.WatchResponse{Message: &plegdv1.WatchResponse_Bookmark{
+			Bookmark: &plegdv1.Bookmark{Position: at, SnapshotEnd: m.Bookmark.SnapshotEnd},
+		}}, at)
+	}
+	entry, err := w.s.encoded.event(m.Event)
+	if err != nil {
+		return err
+	}
+	w.entries, w.size, w.last = append(w.entries, entry), w.size+len(entry), m.Event.Position
+	if len(w.entries) >= batchEvents || w.size >= batchBytes {
+		return w.flush()
+	}
+	return nil
+}
+
+// flush sends the events that wait for others.
+func (w *sender) flush() error {
+	if len(w.entries) == 0 {
+		return nil
+	}
+	m := eventsMessage(w.entries, w.size)
+	clear(w.entries) // what is shared is not to be kept by an idle watch
+	w.entries, w.size = w.entries[:0], 0
+	return w.out.send(m, w.last.String())
+}
