@@ -52,6 +52,9 @@ func (c *Core) observe(s *step, it *Item, o observation) *entity {
 	if o.call && o.span.From > known {
 		c.voidExit(e, it, o)
 	}
+	if o.inspect {
+		e.voidStart(it)
+	}
 	if o.call {
 		c.considerLowering(s, e, it, o, known)
 	}
@@ -91,6 +94,19 @@ func (c *Core) voidExit(e *entity, it *Item, o observation) {
 		}
 		r.Shown &^= bit(store.StateDown)
 		e.via[store.StateDown] = timestamps.FromUnknown
+	}
+}
+
+// voidStart takes back a start that nobody was told of, when a status tells the
+// whole end and no start: what showed it was wrong (O2). An event that named it
+// goes before that.
+func (e *entity) voidStart(it *Item) {
+	r := &e.rec
+	if it.Full && it.StartedAt == 0 && it.Exit.Known() && rung(it.Kind, it.State) == store.StateDown &&
+		r.StartedAt == 0 && r.Journaled < store.StateUp && e.heard < store.StateUp {
+		r.Started = false
+		r.Shown &^= bit(store.StateUp)
+		e.via[store.StateUp] = timestamps.FromUnknown
 	}
 }
 

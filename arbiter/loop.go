@@ -24,6 +24,7 @@ type Loop struct {
 	inbox   inbox
 	view    *view
 	feed    *feed
+	live    live
 	limiter *rate.Limiter
 	hooks   Hooks
 
@@ -63,6 +64,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 	l.core.Restore(snap)
 	l.numbers = newNumbers(l.base)
 	l.feed = newFeed(cfg.Store, timestamps.Position{Epoch: l.numbers.epoch, Seq: l.base.Last})
+	l.live.changed = make(chan struct{})
 	l.view = newView(snap, l.feed.position())
 	l.progress.Store(l.started)
 	return l, nil
@@ -129,6 +131,7 @@ func (l *Loop) Run(ctx context.Context, hooks Hooks) error {
 // Close ends the readers of a Loop that is never run. Run does so itself.
 func (l *Loop) Close() {
 	l.feed.close()
+	l.live.close()
 	l.view.close()
 }
 
@@ -198,6 +201,7 @@ func (l *Loop) checkRuntime(rt *RuntimeSeen) error {
 // apply hands on what a step decided.
 func (l *Loop) apply(in Input, out Output) {
 	l.pending.add(&out)
+	l.live.decide(out.Changes.Events)
 	if list, ok := in.(*ListSeen); ok && list.Scope.All() {
 		l.pending.effects.relisted = list.SandboxCall.Sent.Mono
 	}

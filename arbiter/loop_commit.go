@@ -134,6 +134,9 @@ func (l *Loop) commit(b *store.Batch) error {
 // publish shows readers a part: what is durable, or volatile what is not yet.
 func (l *Loop) publish(p *part, volatile bool) {
 	l.view.apply(p, func(events []store.Event) timestamps.Position { return l.feed.append(events, volatile) })
+	if _, told := l.feed.count(); len(p.batch.Events) > 0 {
+		l.live.told(told)
+	}
 	now := l.cfg.Clock.Wall().UnixNano()
 	for i := range p.batch.Events {
 		ev := &p.batch.Events[i]

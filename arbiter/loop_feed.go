@@ -29,6 +29,7 @@ type feed struct {
 	at        timestamps.Position // of the newest published event; Seq 0 in an epoch that has none yet
 	unwritten int                 // the last so many of tail are told from memory and to be written
 	bytes     int64               // that the unwritten ones hold, about
+	told      uint64              // how many events were published in this run
 	changed   chan struct{}       // closed and replaced when something is published
 	ended     bool
 }
@@ -46,6 +47,7 @@ func (f *feed) append(events []store.Event, volatile bool) timestamps.Position {
 		return f.at
 	}
 	n := len(f.tail)
+	f.told += uint64(len(events))
 	f.tail = append(f.tail, events...)
 	if volatile {
 		for i := range f.tail[n:] {
@@ -135,6 +137,31 @@ func (f *feed) close() {
 		f.ended = true
 		close(f.changed)
 	}
+}
+
+// count returns the position of the newest published event, and how many were
+// published in this run up to it.
+func (f *feed) count() (at timestamps.Position, told uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at, f.told
+}
+
+// written returns the position of the newest event that is written, of the
+// first n that were published in this run. ok is false where memory doesn't know
+// it any more.
+func (f *feed) written(n uint64) (at timestamps.Position, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n = min(n, f.told-uint64(f.unwritten))
+	if n == f.told {
+		return f.at, true
+	}
+	after := f.told - n // so many were published after it
+	if after >= uint64(len(f.tail)) {
+		return f.prev, after == uint64(len(f.tail))
+	}
+	return f.tail[uint64(len(f.tail))-after-1].Position, true
 }
 
 func (f *feed) position() timestamps.Position {

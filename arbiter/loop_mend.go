@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
 )
 
 // mendGap: a store is copied or begun anew at most this often. Both write all
@@ -71,11 +72,12 @@ func (l *Loop) mend() error {
 		cause = fmt.Errorf("%w, and it can't be copied: %w", cause, err)
 	}
 	l.goesOn()
-	err := r.Renew(cause)
+	fresh, first := l.anew()
+	err := r.Renew(cause, first)
 	l.goesOn()
 	switch {
 	case err == nil:
-		l.renewed(cause)
+		l.renewed(cause, fresh)
 	case errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrClosed):
 		return err
 	default:
@@ -84,11 +86,24 @@ func (l *Loop) mend() error {
 	return nil
 }
 
-// renewed goes on with an empty store. The state is in the core and written
-// again as a whole; the journal is lost, and with it the epoch. An epoch of
-// which no number was ever given out has lost nothing and stays, so that readers
-// who stand at its beginning can go on.
-func (l *Loop) renewed(cause error) {
+// anew is what a store begins with that is begun anew: the whole state, in one
+// transaction, since a kill must leave all of it or the old file. The journal is
+// lost, and with it the epoch. An epoch of which no number was ever given out
+// has lost nothing and stays, so that readers who stand at its beginning can go
+// on.
+func (l *Loop) anew() (numbers, *store.Batch) {
+	fresh := numbers{epoch: l.numbers.epoch, alloc: timestamps.NewAllocator(1, timestamps.Block)}
+	if l.numbers.alloc.Next() > 1 {
+		fresh.epoch = newEpoch()
+	}
+	first := l.core.Missing(&store.Snapshot{})
+	first.Meta = l.meta(timestamps.Block)
+	first.Meta.Epoch, first.Meta.Last = fresh.epoch, 0
+	return fresh, &first
+}
+
+// renewed goes on with a store that was begun anew.
+func (l *Loop) renewed(cause error, fresh numbers) {
 	aside := ""
 	if s, ok := l.cfg.Store.(interface{ Aside() string }); ok {
 		aside = s.Aside()
@@ -96,10 +111,10 @@ func (l *Loop) renewed(cause error) {
 	l.cfg.Log.Error("state is lost; it is written anew from memory", "set_aside", aside, "reason", cause)
 	l.health.storeReset(cause, aside, l.cfg.Clock.Wall())
 	l.trouble.in = inEmpty
-	if l.numbers.alloc.Next() > 1 {
-		l.beginEpoch("the journal is lost")
+	if fresh.epoch != l.numbers.epoch {
+		l.beginEpoch(fresh, "the journal is lost")
 		return
 	}
-	l.numbers = unnamedNumbers(l.numbers.epoch)
+	l.numbers = fresh
 	l.trouble.batch = nil // made for the store before
 }

@@ -365,3 +365,37 @@ func TestMissingIsTheDifference(t *testing.T) {
 		t.Errorf("batch %+v", b)
 	}
 }
+
+// TestD3KilledOnceItWasBegunAnew: what a store begins anew with is the whole
+// state, so that a kill right after it makes nobody told anything again.
+func TestD3KilledOnceItWasBegunAnew(t *testing.T) {
+	eachPlace(t, store.Retention{}, func(t *testing.T, p place) {
+		d := drive(t, p.open(t))
+		d.tell("a", "b")
+		d.sync(ready("a"), ready("b"))
+		old := d.Position()
+		d.faulty.OnRenew(func(error) error { d.faulty.FailBefore(-1, store.ErrFull); return nil })
+		d.faulty.FailBefore(-1, store.ErrDamaged)
+		d.tell("c")
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+			if _, renewed := d.faulty.Rescues(); renewed == 1 && d.Position().Epoch != old.Epoch {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("never begun anew")
+			}
+		}
+		d.crash()
+		d = drive(t, p.open(t))
+		d.sync(ready("a"), ready("b"), ready("c"))
+		for _, ev := range d.after(d.beginning()) {
+			if ev.Type != store.SequenceSkipped {
+				t.Errorf("told again: %+v", ev)
+			}
+		}
+		if _, err := d.Subscribe(&old); !errors.Is(err, store.ErrExpired) {
+			t.Errorf("a position of the epoch that was lost: %v", err)
+		}
+		d.stop()
+	})
+}

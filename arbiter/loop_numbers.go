@@ -85,10 +85,12 @@ func (l *Loop) tellSkip() {
 	n := &l.numbers
 	if n.skipFrom != 0 && n.skipFrom <= n.skipTo {
 		now := l.now()
-		l.pending.add(&Output{Changes: store.Batch{Events: []store.Event{{
+		skip := []store.Event{{
 			Type: store.SequenceSkipped, From: n.skipFrom, To: n.skipTo,
 			ObservedAt: now.Stamp.Wall, BootID: l.cfg.BootID, Running: now.Running,
-		}}}})
+		}}
+		l.pending.add(&Output{Changes: store.Batch{Events: skip}})
+		l.live.decide(skip)
 	}
 	n.skipFrom, n.skipTo = 0, 0
 }
@@ -132,11 +134,11 @@ func (l *Loop) number(events []store.Event) {
 	}
 	held, bytes := l.feed.held()
 	if held > 0 && (held+len(events) > l.cfg.Unwritten || bytes+eventsHold(events) > l.cfg.UnwrittenBytes) {
-		l.beginEpoch("more events wait to be written than are kept")
+		l.beginEpoch(unnamedNumbers(newEpoch()), "more events wait to be written than are kept")
 	}
 	first, err := l.numbers.alloc.Take(len(events))
 	if err != nil {
-		l.beginEpoch("the reserved numbers are used up")
+		l.beginEpoch(unnamedNumbers(newEpoch()), "the reserved numbers are used up")
 		first, _ = l.numbers.alloc.Take(len(events)) // all 2^53 are free
 	}
 	l.place(events, first)
@@ -150,9 +152,9 @@ func (l *Loop) place(events []store.Event, first uint64) {
 
 // beginEpoch goes on under a new random epoch. The journal of the one before is
 // dropped by the first commit that names the new one.
-func (l *Loop) beginEpoch(why string) {
+func (l *Loop) beginEpoch(fresh numbers, why string) {
 	old := l.feed.position()
-	l.numbers = unnamedNumbers(newEpoch())
+	l.numbers = fresh
 	l.trouble.batch = nil // of the old epoch: what it holds is written with the rest
 	l.view.moveTo(l.feed.begin(l.numbers.epoch))
 	l.cfg.Log.Warn("events go on under a new epoch", "why", why, "epoch", l.numbers.epoch.String(), "last", old.String())

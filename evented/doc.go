@@ -34,8 +34,9 @@
 // one here; a list that finds what the stream should have told does that.
 //
 // When a stream is unsupported. Three ways to say so are known: code
-// Unimplemented (containerd 1.6), an end without an error at once (CRI-O with
-// pod events off, cri-o/cri-o#7164), and [ErrRefused] from [Config.Admit], by
+// Unimplemented (containerd 1.6), an end without an error at once, twice in a row (CRI-O
+// with pod events off, cri-o/cri-o#7164; a runtime that is about to stop ends a
+// young stream so once), and [ErrRefused] from [Config.Admit], by
 // which the caller keeps away from runtimes whose subscribers take events from
 // each other (containerd 1.7, containerd/containerd#7318). All three are asked again every
 // [Config.ProbeInterval] and at once after [Watcher.Reprobe]: the runtime may

@@ -80,9 +80,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if over(ctx) {
 			return nil // the stream ended because Run does
 		}
-		if w.cfg.Required && !ended && errors.Is(end.err, errNoEvents) {
+		if !ended && errors.Is(end.err, errNoEvents) {
 			// A runtime that is about to stop ends a young stream just so: one
-			// more try tells, before Run gives up.
+			// more try tells.
 			ended, end.state = true, arbiter.StreamDown
 		} else {
 			ended = false

@@ -74,8 +74,8 @@ func TestHowStreamsEnd(t *testing.T) {
 		again  time.Duration
 	}{
 		{"unimplemented", 0, 0, unimplemented, "X", DefaultProbeInterval},
-		{"ended at once (cri-o#7164)", 0, 0, io.EOF, "X", DefaultProbeInterval},
-		{"ended at once by a busy runtime", 0, time.Second, io.EOF, "UX", DefaultProbeInterval},
+		{"ended at once by a runtime that stops", 0, 0, io.EOF, "D", DefaultBackoffBase},
+		{"ended at once by a busy one", 0, time.Second, io.EOF, "UD", DefaultBackoffBase},
 		{"ended at once, but with events", 2, 0, io.EOF, "UEED", DefaultBackoffBase},
 		{"ended later", 0, 3 * time.Second, io.EOF, "UD", DefaultBackoffBase},
 		{"lost", 0, 0, unavailable, "D", DefaultBackoffBase},
@@ -107,6 +107,24 @@ func TestHowStreamsEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A stream that ends at once, and then does so again, is none (cri-o#7164).
+func TestEndedAtOnceTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := start(t, Config{}, io.EOF, io.EOF, unavailable, io.EOF, unavailable, io.EOF)
+		time.Sleep(time.Second)
+		if g.sink.String() != "DX" {
+			t.Errorf("submitted %s", g.sink)
+		}
+		time.Sleep(DefaultProbeInterval + time.Second)
+		if g.sink.String() != "DXDDDDU" { // told again where the reason is another
+			t.Errorf("submitted %s: only two in a row say so", g.sink)
+		}
+		if at := g.tries(); len(at) != 7 || at[1]-at[0] != DefaultBackoffBase || at[2]-at[1] != DefaultProbeInterval {
+			t.Errorf("tried at %v", at)
+		}
+	})
 }
 
 // The delay grows without progress, and starts over only with it.
@@ -251,21 +269,6 @@ func TestRequiredStream(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A runtime that is about to stop ends a young stream as one without events
-// does: Run gives up only when it does so again.
-func TestRequiredStreamOfARuntimeThatStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := start(t, Config{Required: true}, io.EOF)
-		time.Sleep(time.Minute)
-		if g.sink.String() != "DU" {
-			t.Errorf("submitted %s", g.sink)
-		}
-		if err := g.stop(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // Reading would take events from others (containerd#7318).

@@ -81,7 +81,7 @@ func TestDamageDuringTheRun(t *testing.T) {
 					t.Errorf("journal is %+v, want what was committed", j)
 				}
 				if who == "rescue" {
-					if err := b.Renew(store.ErrDamaged); err != nil {
+					if err := b.Renew(store.ErrDamaged, storetest.Anew()); err != nil {
 						t.Fatal(err)
 					}
 					if err := b.Commit(batch); err != nil {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/store/storetest"
 )
 
 // A file that was deleted or replaced under a running agent is noticed by the
@@ -112,9 +113,8 @@ func TestRescueGivesWayToAnotherProcess(t *testing.T) {
 			if err := unix.Flock(int(f.Fd()), c.lock); err != nil {
 				t.Fatal(err)
 			}
-			for _, mend := range []func(error) error{b.Rescue, b.Renew} {
-				mustMention(t, mend(store.ErrReplaced), store.ErrLocked, dir)
-			}
+			mustMention(t, b.Rescue(store.ErrReplaced), store.ErrLocked, dir)
+			mustMention(t, b.Renew(store.ErrReplaced, storetest.Anew()), store.ErrLocked, dir)
 			if got, err := os.ReadFile(path); string(got) != "theirs" || err != nil {
 				t.Errorf("the other's file is %q, %v", got, err)
 			}
@@ -130,7 +130,7 @@ func giveWay(t *testing.T, b, other *store.Bolt) {
 	mustMention(t, b.Commit(next(161)), store.ErrReplaced)
 	before := contents(t, filepath.Dir(other.Path()))
 	mustMention(t, b.Rescue(store.ErrReplaced), store.ErrLocked, filepath.Dir(b.Path()))
-	mustMention(t, b.Renew(store.ErrReplaced), store.ErrLocked)
+	mustMention(t, b.Renew(store.ErrReplaced, storetest.Anew()), store.ErrLocked)
 	if diff := cmp.Diff(before, contents(t, filepath.Dir(other.Path()))); diff != "" {
 		t.Errorf("the other's directory was touched:\n%s", diff)
 	}

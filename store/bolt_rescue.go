@@ -103,11 +103,23 @@ func lost(bad []damage) (n int) {
 // a file stays mapped until the process ends. [Bolt.Aside] says where the old
 // file is; the last two of those set aside are kept. The error is of the kinds
 // that [OpenBolt] gives.
-func (b *Bolt) Renew(cause error) error {
+func (b *Bolt) Renew(cause error, first *Batch) error {
+	sealed, err := sealBatch(first)
+	if err != nil {
+		return err
+	}
 	b.commit.Lock()
 	defer b.commit.Unlock()
-	err := b.exchange(func() (*Bolt, error) {
-		return makeFile(b.cfg, func(db *bolt.DB) error { return fillFresh(db, b.cfg.Runtime) })
+	err = b.exchange(func() (*Bolt, error) {
+		return makeFile(b.cfg, func(db *bolt.DB) error {
+			if err := fillFresh(db, b.cfg.Runtime); err != nil {
+				return err
+			}
+			return db.Update(func(tx *bolt.Tx) error {
+				_, err := sealed.apply(boltTables{tx}, journalState{}, b.cfg.Retention)
+				return err
+			})
+		})
 	}, true)
 	if err != nil {
 		return fmt.Errorf("state file %s: renewal after %q: %w", b.path, fmt.Sprint(cause), err)

@@ -147,19 +147,19 @@ func TestD3RenewStartsOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Renew(store.ErrDamaged); err != nil {
+		if err := b.Renew(store.ErrDamaged, storetest.Anew()); err != nil {
 			t.Fatal(err)
 		}
 		if kept, err := os.ReadFile(b.Aside()); err != nil || !bytes.Equal(kept, old) {
 			t.Errorf("round %d: the old file isn't in %q: %v", round, b.Aside(), err)
 		}
-		if j := b.Journal(); j != (store.Journal{}) {
+		if j := b.Journal(); j != (store.Journal{Epoch: storetest.Anew().Meta.Epoch}) {
 			t.Errorf("round %d: the journal is %+v, want none", round, j)
 		}
 		if got, err := b.Events(1, 10); len(got) != 0 || err != nil {
 			t.Errorf("round %d: events %+v, %v", round, got, err)
 		}
-		if s, err := b.Load(); err != nil || len(s.Records) != 0 || !s.Meta.Epoch.IsZero() || s.Meta.Runtime != storetest.Runtime {
+		if s, err := b.Load(); err != nil || len(s.Records) != 0 || s.Meta.Epoch != storetest.Anew().Meta.Epoch || s.Meta.Runtime != storetest.Runtime {
 			t.Errorf("round %d: state %+v, %v", round, s, err)
 		}
 		batch := &store.Batch{Meta: storetest.Meta(epoch, 3), Records: []*store.Record{storetest.Sandbox("s1", round)}, Events: storetest.Events(1, 2, 3)}
@@ -244,7 +244,7 @@ func TestReadersDuringRescues(t *testing.T) {
 		})
 	}
 	for range 10 {
-		if err := b.Renew(store.ErrDamaged); err != nil {
+		if err := b.Renew(store.ErrDamaged, storetest.Anew()); err != nil {
 			t.Error(err)
 		}
 		if err := b.Commit(next(1)); err != nil {
@@ -264,7 +264,7 @@ func TestD3RescueThatFails(t *testing.T) {
 	before := readWhole(t, b)
 	free := storetest.Fill(t, disk)
 	mustMention(t, b.Rescue(store.ErrIO), store.ErrFull, b.Path(), store.ErrIO.Error())
-	mustMention(t, b.Renew(store.ErrIO), store.ErrFull, b.Path())
+	mustMention(t, b.Renew(store.ErrIO, storetest.Anew()), store.ErrFull, b.Path())
 	if diff := cmp.Diff(before, readWhole(t, b)); diff != "" {
 		t.Errorf("it differs (-before +after):\n%s", diff)
 	}
@@ -279,13 +279,13 @@ func TestD3RescueThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustMention(t, b.Rescue(store.ErrIO), store.ErrClosed)
-	mustMention(t, b.Renew(store.ErrIO), store.ErrClosed)
+	mustMention(t, b.Renew(store.ErrIO, storetest.Anew()), store.ErrClosed)
 	r, err := store.OpenBoltReadOnly(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if r.Rescue(store.ErrIO) == nil || r.Renew(store.ErrIO) == nil {
+	if r.Rescue(store.ErrIO) == nil || r.Renew(store.ErrIO, storetest.Anew()) == nil {
 		t.Error("a file opened for reading was rewritten")
 	}
 }
@@ -306,7 +306,7 @@ func TestD3RescueDropsNothing(t *testing.T) {
 	if names := slices.Sorted(keys(contents(t, dir))); !slices.Equal(names, []string{store.FileName}) {
 		t.Errorf("left behind: %q", names)
 	}
-	if err := b.Renew(store.ErrDamaged); err != nil {
+	if err := b.Renew(store.ErrDamaged, storetest.Anew()); err != nil {
 		t.Error(err)
 	}
 }

@@ -122,7 +122,11 @@ func (m *Memory) Containers(prefix string, limit int) ([]string, error) {
 func (m *Memory) Rescue(error) error { return nil }
 
 // Renew implements [Rescuer]. The old state is gone.
-func (m *Memory) Renew(error) error {
+func (m *Memory) Renew(_ error, first *Batch) error {
+	sealed, err := sealBatch(first)
+	if err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -132,7 +136,12 @@ func (m *Memory) Renew(error) error {
 	if err != nil {
 		return err
 	}
-	m.tables, m.journal = newTables(meta.Runtime), journalState{}
+	fresh := newTables(meta.Runtime)
+	journal, err := sealed.apply(fresh, journalState{}, m.keep)
+	if err != nil {
+		return err
+	}
+	m.tables, m.journal = fresh, journal
 	return nil
 }
 

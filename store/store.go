@@ -117,9 +117,9 @@ type Rescuer interface {
 	// batch is then committed again. cause is what Commit said. After an error
 	// the store is as it was.
 	Rescue(cause error) error
-	// Renew keeps the old state aside as damaged and goes on with an empty one.
-	// The next Commit must carry a new epoch and the whole state; until then
-	// there are neither events nor a journal. cause is what Commit or Rescue
-	// said. After an error the store is as it was.
-	Renew(cause error) error
+	// Renew keeps the old state aside as damaged and goes on with one that holds
+	// the first batch and nothing else: a new epoch, then, and the whole state.
+	// There is no moment at which another start would find less. cause is what
+	// Commit or Rescue said. After an error the store is as it was.
+	Renew(cause error, first *Batch) error
 }

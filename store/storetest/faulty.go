@@ -117,10 +117,9 @@ func (f *Faulty) Rescue(cause error) error {
 	return f.mend(cause, &f.rescue, store.Rescuer.Rescue, &f.rescued)
 }
 
-// Renew implements [store.Rescuer]. Readers see no journal any more until the
-// next commit.
-func (f *Faulty) Renew(cause error) error {
-	err := f.mend(cause, &f.renew, store.Rescuer.Renew, &f.renewed)
+// Renew implements [store.Rescuer]. Readers see the fresh journal.
+func (f *Faulty) Renew(cause error, first *store.Batch) error {
+	err := f.mend(cause, &f.renew, func(r store.Rescuer, cause error) error { return r.Renew(cause, first) }, &f.renewed)
 	if err == nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -157,11 +157,11 @@ func TestFaultyRenew(t *testing.T) {
 	}
 	refuse := errors.New("refused")
 	f.OnRenew(func(error) error { return refuse })
-	if err := f.Renew(store.ErrDamaged); !errors.Is(err, refuse) || stored(t, f) != 0 || f.Journal().Last != 2 {
+	if err := f.Renew(store.ErrDamaged, Anew()); !errors.Is(err, refuse) || stored(t, f) != 0 || f.Journal().Last != 2 {
 		t.Errorf("got error %v, stored %d", err, stored(t, f))
 	}
 	f.OnRenew(nil)
-	if err := f.Renew(store.ErrDamaged); err != nil || stored(t, f) != -1 || f.Journal() != (store.Journal{}) {
+	if err := f.Renew(store.ErrDamaged, Anew()); err != nil || stored(t, f) != -1 || f.Journal() != (store.Journal{Epoch: Anew().Meta.Epoch}) {
 		t.Errorf("got error %v, stored %d, journal %+v", err, stored(t, f), f.Journal())
 	}
 	if rescued, renewed := f.Rescues(); rescued != 0 || renewed != 1 {

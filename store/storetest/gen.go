@@ -96,3 +96,6 @@ func Events(first uint64, n int, running int64) []store.Event {
 	}
 	return events
 }
+
+// Anew is what a store may begin anew with: another epoch, and nothing to keep.
+func Anew() *store.Batch { return &store.Batch{Meta: Meta(timestamps.Epoch{9}, 1)} }

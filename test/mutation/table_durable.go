@@ -35,6 +35,10 @@ var durableMutants = []mutant{
 		old: "		n.skipFrom, n.skipTo = base.Last+1, base.Reserved\n", new: "", tests: loopTests,
 	},
 	{
+		name: "a store that is begun anew is empty", rules: "D3", file: "arbiter/loop_mend.go",
+		old: "	first := l.core.Missing(&store.Snapshot{})\n", new: "	first := store.Batch{}\n", tests: loopTests,
+	},
+	{
 		name: "a clean stop gives nothing back", rules: "D2", file: "arbiter/loop_commit.go",
 		old: "	meta.Next = next\n", new: "", tests: loopTests,
 	},

@@ -130,6 +130,14 @@ var orderMutants = []mutant{
 		old: "case e.looked || c.asks", new: "case c.asks", tests: coreTests,
 	},
 	{
+		name: "a start that the end denies is told", rules: "O2", file: "arbiter/core_observe.go",
+		old: "	if o.inspect {\n		e.voidStart(it)\n	}\n", new: "", tests: coreTests,
+	},
+	{
+		name: "an end without a start denies what an event named", rules: "O2", file: "arbiter/core_observe.go",
+		old: " && e.heard < store.StateUp {", new: " {", tests: coreTests,
+	},
+	{
 		name: "a start is told without evidence", rules: "O2", file: "arbiter/core_journal.go",
 		old: "if r.Journaled < store.StateUp && r.Started {", new: "if r.Journaled < store.StateUp && r.State > store.StateCreated {", tests: coreTests,
 	},

@@ -26,7 +26,8 @@ type disk struct {
 	after   bool            // after it was written
 	trouble []span          // times at which something was wrong
 	written map[timestamps.Position]bool
-	renewed int // times that the journal was lost
+	renewed int                       // times that the journal was lost
+	over    map[timestamps.Epoch]bool // epochs that ended so, or before
 	rescued int
 	failed  int
 	commits int
@@ -36,7 +37,7 @@ type disk struct {
 type span struct{ from, to time.Time }
 
 func newDisk(killed chan<- *life) *disk {
-	return &disk{written: map[timestamps.Position]bool{}, killed: killed}
+	return &disk{written: map[timestamps.Position]bool{}, over: map[timestamps.Epoch]bool{}, killed: killed}
 }
 
 // fails begins or ends a fault that lasts.
@@ -127,11 +128,7 @@ func (h *held) Commit(b *store.Batch) error {
 		return store.ErrClosed // nothing gets out of a process that was killed
 	}
 	d.mu.Lock()
-	kill := false
-	if d.killIn > 0 {
-		d.killIn--
-		kill = d.killIn == 0
-	}
+	kill := d.killNow()
 	broken, after := d.broken, d.after
 	unsure := false
 	if broken == nil && d.unsure > 0 {
@@ -165,6 +162,59 @@ func (h *held) Commit(b *store.Batch) error {
 		return store.ErrClosed
 	}
 	return err
+}
+
+// Renew implements [store.Rescuer]. The agent can be killed at it as at a commit.
+func (h *held) Renew(cause error, first *store.Batch) error {
+	d := h.d
+	if h.l.dead.Load() {
+		return store.ErrClosed
+	}
+	d.mu.Lock()
+	kill, after := d.killNow(), d.after
+	d.mu.Unlock()
+	if kill && !after {
+		h.die()
+		return store.ErrClosed
+	}
+	err := h.Faulty.Renew(cause, first)
+	if err == nil {
+		d.ends(h.l.g.Position().Epoch, first.Meta.Epoch)
+	}
+	if kill {
+		h.die()
+		return store.ErrClosed
+	}
+	return err
+}
+
+// killNow counts a commit and says whether the agent is to be killed at it. The
+// caller holds the lock.
+func (d *disk) killNow() bool {
+	if d.killIn == 0 {
+		return false
+	}
+	d.killIn--
+	return d.killIn == 0
+}
+
+// ends notes that the journal was lost: the state that the new one begins with
+// has all that was told under epochs before it.
+func (d *disk) ends(last, next timestamps.Epoch) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over[last] = true
+	for p := range d.written {
+		d.over[p.Epoch] = true
+	}
+	delete(d.over, next) // it goes on where no number of it was given out
+}
+
+// ended says whether the journal of an epoch was lost.
+func (d *disk) ended(e timestamps.Epoch) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.over[e]
 }
 
 // die is a kill at a commit.

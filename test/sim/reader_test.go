@@ -68,14 +68,15 @@ func (r *reader) subscribe(l *life) *pleg.Subscription {
 
 // lost deals with a position that has expired: where it was told from memory
 // and never written, the reader takes back what it got and goes on before it;
-// where the journal was lost, at what is left.
+// where the journal was lost, at what is left. What was told before that is in
+// the state that goes on, so it is not told again.
 func (r *reader) lost(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.resets++
 	r.w.count("positions lost", 1)
 	gone := 0
-	for n := len(r.events); n > 0 && !r.w.disk.has(r.events[n-1].Position); n-- {
+	for n := len(r.events); n > 0 && !r.w.disk.has(r.events[n-1].Position) && !r.w.disk.ended(r.events[n-1].Position.Epoch); n-- {
 		r.events = r.events[:n-1]
 		gone++
 	}
