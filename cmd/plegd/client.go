@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -74,14 +76,21 @@ type agentClient struct {
 // connect returns the agent. Watches that lose it go on when it is back, and say
 // both.
 func (o *clientOptions) connect() (*agentClient, error) {
+	lost, back := "lost the agent, trying again", "the agent is back, going on where it ended"
+	if o.wait {
+		lost, back = "no agent answers, trying again", "an agent answers"
+	}
 	return o.connectWith(client.Options{
 		Wait:         o.wait,
-		Disconnected: func(why error) { o.note("lost the agent, trying again: %v", why) },
-		Reconnected:  func() { o.note("the agent is back, going on where it ended") },
+		Disconnected: func(why error) { o.note("%s: %v", lost, why) },
+		Reconnected:  func() { o.note("%s", back) },
 	})
 }
 
 func (o *clientOptions) connectWith(options client.Options) (*agentClient, error) {
+	if info, err := os.Stat(o.socket); err == nil && info.Mode()&fs.ModeSocket == 0 {
+		return nil, fmt.Errorf("socket %s: %w: it is another kind of file; see --socket", o.socket, client.ErrUnavailable)
+	}
 	c, err := client.Dial(o.socket, options)
 	if err != nil {
 		return nil, fmt.Errorf("--%w", err)

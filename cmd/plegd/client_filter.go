@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,10 +19,10 @@ type filterOptions struct {
 // addPods adds those that pods can be chosen by.
 func (o *filterOptions) addPods(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVarP(&o.filter.Namespaces, "namespace", "n", nil, "only of these namespaces")
-	f.StringSliceVar(&o.filter.Pods, "pod", nil, "only of pods with these names")
-	f.StringSliceVar(&o.filter.UIDs, "uid", nil, "only of pods with these UIDs, or keys where they have none")
-	f.StringSliceVar(&o.filter.Containers, "container", nil, "only of containers with these names")
+	f.VarP(&listValue{&o.filter.Namespaces, "names"}, "namespace", "n", "only of these namespaces")
+	f.Var(&listValue{&o.filter.Pods, "names"}, "pod", "only of pods with these names")
+	f.Var(&listValue{&o.filter.UIDs, "uids"}, "uid", "only of pods with these UIDs, or keys where they have none")
+	f.Var(&listValue{&o.filter.Containers, "names"}, "container", "only of containers with these names")
 	f.StringVarP(&o.filter.Labels, "selector", "l", "", "only of pods whose labels fit, as of kubectl: app=web,tier in (a,b),!canary")
 }
 
@@ -29,12 +30,37 @@ func (o *filterOptions) addPods(cmd *cobra.Command) {
 func (o *filterOptions) addEvents(cmd *cobra.Command) {
 	o.addPods(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&o.filter.Types, "type", nil, "only events of these types, such as ContainerDied")
-	f.StringSliceVar(&o.filter.Sources, "source", nil, "only events first seen in these: stream, relist, inspect")
+	f.Var(&listValue{&o.filter.Types, "types"}, "type", "only events of these types, such as ContainerDied")
+	f.Var(&listValue{&o.filter.Sources, "sources"}, "source", "only events first seen in these: stream, relist, inspect")
 	// They fail for a flag that doesn't exist only.
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(words(selection.EventTypes), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("source", cobra.FixedCompletions(words(selection.Sources), cobra.ShellCompDirectiveNoFileComp))
 }
+
+// listValue is a flag for several words: it may be repeated, and one value may
+// have several, with commas between them.
+type listValue struct {
+	to   *[]string
+	kind string
+}
+
+// Set implements [pflag.Value]. An empty word is left for selection to refuse: it
+// is a script's variable that isn't set, and must not choose everything.
+func (v *listValue) Set(s string) error {
+	*v.to = append(*v.to, strings.Split(s, ",")...)
+	return nil
+}
+
+// String implements [pflag.Value].
+func (v *listValue) String() string {
+	if v.to == nil {
+		return ""
+	}
+	return strings.Join(*v.to, ",")
+}
+
+// Type implements [pflag.Value].
+func (v *listValue) Type() string { return v.kind }
 
 // words returns the words of values that print as such.
 func words[T any](values []T) []string {

@@ -48,7 +48,7 @@ func formFlag(cmd *cobra.Command, f *form, names ...string) {
 func (f *form) Set(s string) error {
 	name, text, isTemplate := strings.Cut(s, "=")
 	if !slices.Contains(f.allowed, name) || isTemplate && name != formTemplate {
-		return fmt.Errorf("must be one of %s", f.Type())
+		return fmt.Errorf("must be one of %s", strings.Join(f.words(), ", "))
 	}
 	if name != formTemplate {
 		f.name = name
@@ -69,8 +69,15 @@ func (f *form) Set(s string) error {
 func (f *form) String() string { return f.name }
 
 // Type implements [pflag.Value].
-func (f *form) Type() string {
-	return strings.Replace(strings.Join(f.allowed, ", "), formTemplate, formTemplate+"=TEMPLATE", 1)
+func (f *form) Type() string { return strings.Join(f.words(), "|") }
+
+// words are the forms as they are given.
+func (f *form) words() []string {
+	list := slices.Clone(f.allowed)
+	if i := slices.Index(list, formTemplate); i >= 0 {
+		list[i] += "=TEMPLATE"
+	}
+	return list
 }
 
 // structured reports whether the form is made of a value's JSON.
