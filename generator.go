@@ -26,6 +26,8 @@ type (
 	Position = timestamps.Position
 	// Subscription is one reader's place in the journal.
 	Subscription = arbiter.Subscription
+	// LiveSubscription is the place of a reader that doesn't wait for the disk.
+	LiveSubscription = arbiter.LiveSubscription
 	// ExpiredError says that a position can't be read on from any more.
 	ExpiredError = arbiter.ExpiredError
 )
@@ -35,6 +37,8 @@ type (
 var (
 	// ErrNoPod: there is no such pod.
 	ErrNoPod = arbiter.ErrNoPod
+	// ErrBehind: a live reader was too slow; see LiveSubscription.
+	ErrBehind = arbiter.ErrBehind
 	// ErrStopped: the generator has stopped.
 	ErrStopped = arbiter.ErrStopped
 	// ErrExpired is wrapped by ExpiredError.
@@ -226,6 +230,12 @@ func (g *Generator) release() error {
 // those after now. See [arbiter.Loop.Subscribe]. The events that it returns are
 // shared with other readers, maps and slices in them too: don't change them.
 func (g *Generator) Subscribe(from *Position) (*Subscription, error) { return g.loop.Subscribe(from) }
+
+// SubscribeLive is Subscribe for a reader that wants events as soon as they are
+// decided, before their commit. See [arbiter.Loop.SubscribeLive].
+func (g *Generator) SubscribeLive(from *Position) (*LiveSubscription, error) {
+	return g.loop.SubscribeLive(from)
+}
 
 // Position returns that of the newest event.
 func (g *Generator) Position() Position { return g.loop.Position() }
