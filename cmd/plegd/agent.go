@@ -17,6 +17,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/metrics"
+	"github.com/plegd/plegd/internal/rpc"
 	"github.com/plegd/plegd/internal/server"
 )
 
@@ -89,7 +90,9 @@ func (a *agent) run(ctx context.Context) error {
 		}
 	}
 	srv, err := server.New(server.Config{
-		Listen: a.o.listen, Socket: a.o.socket, API: a.o.http.api, Token: a.o.http.token,
+		Listen: a.o.listen, Socket: a.o.socket, SocketMode: a.o.sock.mode, SocketGroup: a.o.sock.group,
+		RPC: rpc.New(rpc.Config{Health: a.health, Source: a.rpcSource, Logger: a.log}).Serve,
+		API: a.o.http.api, Token: a.o.http.token,
 		Health: a.health, Source: a.source, Logger: a.log, LogLevel: &a.level,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout}),
 	})

@@ -45,6 +45,7 @@ type runOptions struct {
 	keepEntries            int
 	keepBytes              int64
 	listen, socket         string
+	sock                   socketOptions
 	cri                    criOptions
 	http                   httpOptions
 	kubeletMetrics         bool
@@ -110,6 +111,7 @@ func (o *runOptions) addTo(cmd *cobra.Command) {
 	f.StringVar(&o.listen, "http-listen", defaultListen, "TCP address of /metrics, /livez and /readyz; \"\" for none")
 	o.http.addTo(cmd)
 	f.StringVar(&o.socket, "socket", defaultSocket, "unix socket of the API, /path or unix:///path; \"\" for none")
+	o.sock.addTo(cmd)
 	o.cri.addTo(cmd)
 	f.BoolVar(&o.kubeletMetrics, "kubelet-metrics", false, "export the kubelet's metrics of pod lifecycle events too, under its names")
 	durationFlag(f, &o.watchdog, "watchdog", "run the agent as a child, and kill it when it gives no sign of life for so long (default: off)")
@@ -159,6 +161,9 @@ func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) erro
 			return err
 		}
 		o.socket = path
+	}
+	if err := o.sock.complete(f, o.socket); err != nil {
+		return err
 	}
 	if err := o.cri.complete(f, o.socket); err != nil {
 		return err
