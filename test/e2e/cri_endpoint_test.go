@@ -1,0 +1,526 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/testing/protocmp"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// criClients reach the same runtime by its own socket and by plegd's endpoint.
+type criClients struct {
+	*watched
+	socket string // of plegd's endpoint
+	ours   runtimeapi.RuntimeServiceClient
+	images runtimeapi.ImageServiceClient
+}
+
+// watchCRI starts a runtime and an agent that serves the endpoint. The agent lists once and then hardly ever, so
+// that what it asks by itself is not taken for what a client caused.
+func watchCRI(t *testing.T, f flavour, flags ...string) *criClients {
+	t.Helper()
+	dir := workDir(t, "cri")
+	c := &criClients{socket: filepath.Join(dir, "s")}
+	c.watched = watch(t, f, append([]string{"--cri-socket", c.socket}, flags...)...)
+	conn, err := grpc.NewClient("unix://"+c.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	c.ours, c.images = runtimeapi.NewRuntimeServiceClient(conn), runtimeapi.NewImageServiceClient(conn)
+	return c
+}
+
+// manyPods makes pods of all kinds, several at a time: containers that run, have ended well or badly, or were
+// never started; sandboxes that have stopped, share the node's network, or have annotations.
+func (c *criClients) manyPods(t *testing.T, n int) {
+	t.Helper()
+	var group errgroup.Group
+	group.SetLimit(4)
+	for i := range n {
+		group.Go(func() error {
+			p, err := c.rt.tryRunPod(t.Context(), fmt.Sprintf("p%d", i), func(config *runtimeapi.PodSandboxConfig) {
+				config.Labels["group"] = fmt.Sprint(i % 3)
+				config.Annotations = map[string]string{"e2e/note": fmt.Sprint(i)}
+				if i%10 == 9 {
+					config.Hostname, config.Linux.SecurityContext.NamespaceOptions.Network = "", runtimeapi.NamespaceMode_NODE
+				}
+			})
+			if err != nil {
+				return err
+			}
+			switch i % 5 {
+			case 0, 1:
+				_, err = p.tryRun(t.Context(), "main", 0, "pause")
+			case 2:
+				_, err = p.tryRun(t.Context(), "main", 2, "exit", fmt.Sprint(i%4))
+			case 3:
+				_, err = c.rt.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{
+					PodSandboxId: p.sandbox, SandboxConfig: p.config,
+					Config: &runtimeapi.ContainerConfig{
+						Metadata: &runtimeapi.ContainerMetadata{Name: "waiting"},
+						Image:    &runtimeapi.ImageSpec{Image: imageName, Annotations: map[string]string{"a": "b"}},
+						Labels:   map[string]string{"only": "this", labelPodUID: p.uid}, Linux: &runtimeapi.LinuxContainerConfig{},
+					},
+				})
+			case 4:
+				if _, err = p.tryRun(t.Context(), "main", 0, "exit", "0"); err == nil {
+					_, err = c.rt.cri.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: p.sandbox})
+				}
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitQuiet waits until plegd has what the runtime has, and has no questions.
+func (c *criClients) awaitQuiet(t *testing.T) {
+	t.Helper()
+	c.awaitTruth(t, c.rt)
+	eventually(t, settle, "plegd has no questions", func() error {
+		var s struct {
+			Asks []any `json:"reinspections"`
+		}
+		if err := json.Unmarshal([]byte(c.getAPI(t, "/v1/status")), &s); err != nil {
+			return err
+		}
+		if len(s.Asks) > 0 {
+			return fmt.Errorf("%d", len(s.Asks))
+		}
+		return nil
+	})
+}
+
+// What the endpoint says of pods is what the runtime says, field by field, and asking costs the runtime nothing.
+func TestCRIEndpointSaysWhatTheRuntimeSays(t *testing.T) {
+	for _, tc := range []struct {
+		flavour
+		pods int
+	}{{containerd2, 50}, {containerd16, 10}} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := watchCRI(t, tc.flavour)
+			c.manyPods(t, tc.pods)
+			c.awaitQuiet(t)
+			c.compareStatuses(t) // once, since a stopped sandbox is asked for once
+			mark := c.proxy.mark()
+			c.compareStatuses(t)
+			c.compareLists(t)
+			c.compareErrors(t)
+			for _, call := range c.proxy.since(mark) {
+				// The agent's own relists go on where there is no stream.
+				if !strings.HasPrefix(call.method, "List") && !strings.HasPrefix(call.method, "Stream") || tc.stream {
+					t.Errorf("the clients caused %s %s", call.method, call.id)
+				}
+			}
+			if tc.stream {
+				c.compareCrictl(t)
+			}
+		})
+	}
+}
+
+func (c *criClients) compareStatuses(t *testing.T) {
+	t.Helper()
+	sandboxes, err := c.rt.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range sandboxes.GetItems() {
+		req := &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.GetId()}
+		real, err := c.rt.cri.PodSandboxStatus(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := c.ours.PodSandboxStatus(t.Context(), req)
+		if d := cmp.Diff(real.GetStatus(), ours.GetStatus(), protocmp.Transform()); d != "" || err != nil {
+			t.Errorf("sandbox %s (%s): %v\n%s", s.GetId(), s.GetMetadata().GetName(), err, d)
+		}
+	}
+	containers, err := c.rt.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range containers.GetContainers() {
+		req := &runtimeapi.ContainerStatusRequest{ContainerId: s.GetId()}
+		real, err := c.rt.cri.ContainerStatus(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := c.ours.ContainerStatus(t.Context(), req)
+		if d := cmp.Diff(real.GetStatus(), ours.GetStatus(), protocmp.Transform()); d != "" || err != nil {
+			t.Errorf("container %s (%s): %v\n%s", s.GetId(), s.GetState(), err, d)
+		}
+	}
+}
+
+// compareLists compares lists by every kind of filter, and their streaming forms.
+func (c *criClients) compareLists(t *testing.T) {
+	t.Helper()
+	all, err := c.rt.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	if err != nil || len(all.GetContainers()) == 0 {
+		t.Fatalf("%d containers, %v", len(all.GetContainers()), err)
+	}
+	one := all.GetContainers()[0]
+	sandbox, id := one.GetPodSandboxId(), one.GetId()
+	for what, f := range map[string]*runtimeapi.PodSandboxFilter{
+		"nil": nil, "empty": {}, "label": {LabelSelector: map[string]string{"group": "1"}},
+		"labels": {LabelSelector: map[string]string{"group": "1", "app": "p1"}}, "no such label": {LabelSelector: map[string]string{"group": ""}},
+		"ready":     {State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}},
+		"not ready": {State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}},
+		"id":        {Id: sandbox}, "short id": {Id: sandbox[:13]}, "shared beginning": {Id: ""}, "no such id": {Id: "nobody"}, "too long": {Id: sandbox + "0"},
+	} {
+		real, err := c.rt.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := c.ours.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: f})
+		if d := cmp.Diff(byID(real.GetItems()), byID(ours.GetItems()), protocmp.Transform()); d != "" || err != nil {
+			t.Errorf("sandboxes, %s: %v\n%s", what, err, d)
+		}
+		stream, err := c.ours.StreamPodSandboxes(t.Context(), &runtimeapi.StreamPodSandboxesRequest{Filter: f})
+		items, err := drained(stream, err, (*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
+		if d := cmp.Diff(byID(real.GetItems()), byID(items), protocmp.Transform()); d != "" || err != nil {
+			t.Errorf("sandboxes streamed, %s: %v\n%s", what, err, d)
+		}
+	}
+	for what, f := range map[string]*runtimeapi.ContainerFilter{
+		"nil": nil, "empty": {}, "label": {LabelSelector: map[string]string{"only": "this"}}, "no such label": {LabelSelector: map[string]string{"only": "that"}},
+		"running": {State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}},
+		"exited":  {State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED}},
+		"created": {State: &runtimeapi.ContainerStateValue{}}, "unknown": {State: &runtimeapi.ContainerStateValue{State: 3}},
+		"id": {Id: id}, "short id": {Id: id[:13]}, "no such id": {Id: "nobody"}, "a sandbox's id": {Id: sandbox},
+		"pod": {PodSandboxId: sandbox}, "short pod": {PodSandboxId: sandbox[:13]}, "no such pod": {PodSandboxId: "nobody"},
+		"both": {Id: id, PodSandboxId: sandbox}, "of another": {Id: id, PodSandboxId: id},
+	} {
+		real, err := c.rt.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := c.ours.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: f})
+		if d := cmp.Diff(byID(real.GetContainers()), byID(ours.GetContainers()), protocmp.Transform()); d != "" || err != nil {
+			t.Errorf("containers, %s: %v\n%s", what, err, d)
+		}
+		stream, err := c.ours.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{Filter: f})
+		items, err := drained(stream, err, (*runtimeapi.StreamContainersResponse).GetContainers)
+		if d := cmp.Diff(byID(real.GetContainers()), byID(items), protocmp.Transform()); d != "" || err != nil {
+			t.Errorf("containers streamed, %s: %v\n%s", what, err, d)
+		}
+	}
+}
+
+// compareErrors compares what is said of ids that are wrong: the code, and the words, which differ between
+// versions of containerd.
+func (c *criClients) compareErrors(t *testing.T) {
+	t.Helper()
+	all, err := c.rt.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []string{"", "nobody", all.GetContainers()[0].GetPodSandboxId() + "0", "with \"quotes\" and\nlines"}
+	for i := range 16 { // a digit that more than one begins with
+		ids = append(ids, fmt.Sprintf("%x", i))
+	}
+	for _, id := range ids {
+		_, want := c.rt.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+		_, got := c.ours.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})
+		if status.Code(got) != status.Code(want) || c.rt.stream && fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("container %q: %v, want %v", id, got, want)
+		}
+		_, want = c.rt.cri.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+		_, got = c.ours.PodSandboxStatus(t.Context(), &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
+		if status.Code(got) != status.Code(want) || c.rt.stream && fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("sandbox %q: %v, want %v", id, got, want)
+		}
+	}
+}
+
+func byID[T interface{ GetId() string }](items []T) []T {
+	items = slices.Clone(items)
+	slices.SortFunc(items, func(a, b T) int { return strings.Compare(a.GetId(), b.GetId()) })
+	if len(items) == 0 {
+		return nil
+	}
+	return items
+}
+
+func drained[T, Resp any](stream grpc.ServerStreamingClient[Resp], err error, items func(*Resp) []T) (all []T, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	for {
+		part, err := stream.Recv()
+		if err == io.EOF { //nolint:errorlint // gRPC returns it bare
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, items(part)...)
+	}
+}
+
+// crictl runs crictl on a socket.
+func crictl(t *testing.T, socket string, args ...string) (stdout string, err error) {
+	t.Helper()
+	cmd := crictlCommand(socket, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("crictl %v: %w\n%s", args, err, errs.String())
+	}
+	return out.String(), nil
+}
+
+func crictlCommand(socket string, args ...string) *exec.Cmd {
+	endpoint := "unix://" + socket
+	return exec.Command(filepath.Join(runtimesDir(), "bin", "crictl"), append([]string{"-r", endpoint, "-i", endpoint, "-t", "30s"}, args...)...)
+}
+
+// compareCrictl compares what crictl prints on both sockets.
+func (c *criClients) compareCrictl(t *testing.T) {
+	t.Helper()
+	both := func(args ...string) (real, ours any) {
+		t.Helper()
+		for socket, v := range map[string]*any{c.rt.socket: &real, c.socket: &ours} {
+			out, err := crictl(t, socket, args...)
+			if err != nil {
+				t.Fatalf("on %s: %v", socket, err)
+			}
+			if json.Unmarshal([]byte(out), v) != nil {
+				*v = out // it is text
+			}
+		}
+		return real, ours
+	}
+	ids := func(args ...string) []string {
+		out, err := crictl(t, c.rt.socket, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(out)
+	}
+	pods, containers := ids("pods", "-q"), ids("ps", "-a", "-q")
+	for _, args := range [][]string{
+		{"ps", "-a", "-o", "json"}, {"pods", "-o", "json"}, {"ps", "-o", "json"}, {"pods", "--state", "notready", "-o", "json"},
+		{"ps", "-a", "--pod", pods[0], "-o", "json"}, {"pods", "--label", "group=1", "-o", "json"},
+		append([]string{"inspect", "-o", "json"}, containers...), append([]string{"inspectp", "-o", "json"}, pods...),
+		{"version"}, {"info", "-o", "json"}, {"images", "-o", "json"}, {"inspecti", "-o", "json", imageName}, {"runtime-config"},
+	} {
+		real, ours := both(args...)
+		if d := cmp.Diff(sortedByID(real), sortedByID(ours)); d != "" || real == "" {
+			t.Errorf("crictl %s: %s", strings.Join(args[:min(4, len(args))], " "), d)
+		}
+	}
+	// Of statistics, whose they are; the numbers are those of the moment.
+	for _, args := range [][]string{{"stats", "-a", "-o", "json"}, {"statsp", "-o", "json"}, {"imagefsinfo", "-o", "json"}} {
+		real, ours := both(args...)
+		if d := cmp.Diff(shape(real), shape(ours)); d != "" {
+			t.Errorf("crictl %v: %s", args, d)
+		}
+	}
+	for _, args := range [][]string{
+		{"exec", "-s", containers[0], "/workload"}, {"exec", containers[0], "/workload"}, {"stop", containers[0]}, {"rm", containers[0]},
+		{"stopp", pods[0]}, {"rmp", pods[0]}, {"pull", imageName}, {"rmi", imageName}, {"update", "--cpu-share", "2", containers[0]},
+		{"attach", containers[0]}, {"port-forward", pods[0], "80"}, {"checkpoint", "--export=/tmp/x", containers[0]},
+	} {
+		out, err := crictl(t, c.socket, args...)
+		if err == nil || !strings.Contains(err.Error(), "PermissionDenied") || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("crictl %v is not refused: %s, %v", args[:2], out, err)
+		}
+	}
+}
+
+// sortedByID sorts the lists in a JSON value, whose order is not defined.
+func sortedByID(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, x := range v {
+			v[k] = sortedByID(x)
+		}
+	case []any:
+		for i, x := range v {
+			v[i] = sortedByID(x)
+		}
+		slices.SortStableFunc(v, func(a, b any) int { return strings.Compare(idOf(a), idOf(b)) })
+	}
+	return v
+}
+
+// idOf finds the id that an item of a list is about.
+func idOf(v any) string {
+	m, _ := v.(map[string]any)
+	for _, key := range []string{"id", "status", "attributes"} {
+		switch x := m[key].(type) {
+		case string:
+			return x
+		case map[string]any:
+			if id := idOf(x); id != "" {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// shape is a JSON value with its numbers made equal.
+func shape(v any) any {
+	switch v := sortedByID(v).(type) {
+	case map[string]any:
+		for k, x := range v {
+			if _, ok := x.(string); ok && (k == "value" || k == "timestamp") {
+				v[k] = k
+				continue
+			}
+			v[k] = shape(x)
+		}
+		return v
+	case []any:
+		for i, x := range v {
+			v[i] = shape(x)
+		}
+		return v
+	case float64:
+		return 0.0
+	default:
+		return v
+	}
+}
+
+// crictl's events on the endpoint tell what those on the runtime's own socket tell, in the same order for each
+// sandbox and container.
+func TestCRIEndpointEvents(t *testing.T) {
+	c := watchCRI(t, containerd2)
+	real, ours := followEvents(t, c.rt.socket), followEvents(t, c.socket)
+	tries := 0
+	eventually(t, settle, "both have subscribed", func() error { // of which they say nothing
+		c.rt.runPod(t, fmt.Sprintf("warm-%d", tries))
+		tries++
+		for _, l := range []*eventLog{real, ours} {
+			if n, bad := l.state(); n == 0 || bad != nil {
+				return fmt.Errorf("%d events, %w", n, bad)
+			}
+		}
+		return nil
+	})
+	p := c.rt.runPod(t, "events")
+	id := p.run(t, "main", 0, "exit", "9", "300ms")
+	c.rt.exited(t, id)
+	c.rt.removeContainer(t, id)
+	p.stop(t)
+	p.remove(t)
+	for _, entity := range []string{id, p.sandbox} {
+		eventually(t, settle, "crictl tells the whole life", func() error {
+			want, got := real.types(entity), ours.types(entity)
+			if !slices.Equal(want, got) || len(want) < 4 {
+				return fmt.Errorf("%s: %v, want %v", entity, got, want)
+			}
+			return nil
+		})
+	}
+	for what, e := range map[string]*eventLog{"runtime": real, "plegd": ours} {
+		stopped := e.find(id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
+		if len(stopped.GetContainersStatuses()) != 1 || stopped.GetContainersStatuses()[0].GetExitCode() != 9 ||
+			stopped.GetPodSandboxStatus().GetNetwork().GetIp() != p.ip || stopped.GetCreatedAt() == 0 {
+			t.Errorf("%s: stopped: %v", what, stopped)
+		}
+	}
+	a := real.find(id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+	b := ours.find(id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+	if d := cmp.Diff(a, b, protocmp.Transform(), protocmp.IgnoreFields(a, "created_at")); d != "" {
+		t.Errorf("started: %s", d)
+	}
+}
+
+// eventLog is what crictl events has printed.
+type eventLog struct {
+	mu     sync.Mutex
+	events []*runtimeapi.ContainerEventResponse
+	bad    error // what was no event
+}
+
+// followEvents runs crictl events until the end of the test.
+func followEvents(t *testing.T, socket string) *eventLog {
+	t.Helper()
+	log := new(eventLog)
+	cmd := crictlCommand(socket, "events", "-o", "json")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for values := json.NewDecoder(out); ; {
+			var raw json.RawMessage
+			if values.Decode(&raw) != nil {
+				return
+			}
+			log.add(raw)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-done
+		_ = cmd.Wait()
+	})
+	return log
+}
+
+func (l *eventLog) add(raw []byte) {
+	ev := new(runtimeapi.ContainerEventResponse)
+	err := protojson.Unmarshal(raw, ev)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events, l.bad = append(l.events, ev), errors.Join(l.bad, err)
+}
+
+func (l *eventLog) state() (events int, bad error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.events), l.bad
+}
+
+func (l *eventLog) types(id string) (types []runtimeapi.ContainerEventType) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		if e.GetContainerId() == id {
+			types = append(types, e.GetContainerEventType())
+		}
+	}
+	return types
+}
+
+func (l *eventLog) find(id string, kind runtimeapi.ContainerEventType) *runtimeapi.ContainerEventResponse {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		if e.GetContainerId() == id && e.GetContainerEventType() == kind {
+			return e
+		}
+	}
+	return nil
+}
