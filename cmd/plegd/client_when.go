@@ -18,6 +18,16 @@ type when struct {
 // set reports whether there is one.
 func (w *when) set() bool { return w.text != "" }
 
+// firstMoment is before every event: no clock of an agent shows it.
+var firstMoment = time.Unix(0, 1)
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // whenValue is a flag for a place in the journal.
 type whenValue struct {
 	to  *when
@@ -31,12 +41,12 @@ func (v whenValue) Set(s string) error {
 		if d < 0 {
 			return errors.New("must not be negative: a duration counts back from now")
 		}
-		w.at = v.now().Add(-d)
+		w.at = laterOf(v.now().Add(-d), firstMoment)
 		*v.to = w
 		return nil
 	}
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
-		w.at = t
+		w.at = laterOf(t, firstMoment)
 		*v.to = w
 		return nil
 	}

@@ -66,7 +66,7 @@ func (o *eventsOptions) beginning() client.From {
 	case o.follow && !o.until.set():
 		return client.From{}
 	default:
-		return client.From{Time: time.Unix(0, 0)} // the oldest
+		return client.From{Time: firstMoment}
 	}
 }
 

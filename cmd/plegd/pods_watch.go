@@ -1,8 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,22 +16,27 @@ import (
 func (o *podsOptions) runWatch(ctx context.Context, agent *agentClient, stop func()) error {
 	gone := watchReader(ctx, o.std.out, stop)
 	defer gone()
-	w := podWatch{o: o, told: map[string]pleg.Pod{}, table: podTable(o.form.name == formWide, colored(o.color, o.std))}
-	changed := false
+	w := podWatch{o: o, told: map[string]toldPod{}, table: podTable(o.form.name == formWide, colored(o.color, o.std))}
+	changed, listed := false, false
 	// A list is never behind the events that were told before it.
 	idle := func() error {
 		if !changed {
 			return nil
 		}
-		changed = false
 		list, err := agent.pods(ctx, o.request())
+		if listed && errors.Is(err, client.ErrUnavailable) {
+			return nil // the agent is being restarted; the next update tries again
+		}
 		if err != nil {
 			return err
 		}
+		changed, listed = false, true
 		return w.show(list)
 	}
-	return agent.each(ctx, client.WatchOptions{Filter: o.request()}, idle, func(*client.Update) error {
-		changed = true // with the first message, which says that the watch has begun
+	watch := client.WatchOptions{Filter: o.request(), StartOver: true, Keepalive: time.Second}
+	return agent.each(ctx, watch, idle, func(u *client.Update) error {
+		// The first update says that the watch has begun.
+		changed = changed || !listed || u.Event != nil || u.Pods != nil
 		return nil
 	})
 }
@@ -38,55 +44,73 @@ func (o *podsOptions) runWatch(ctx context.Context, agent *agentClient, stop fun
 // podWatch is what `plegd pods --watch` has told.
 type podWatch struct {
 	o     *podsOptions
-	told  map[string]pleg.Pod // by key, as they were told last
+	told  map[string]toldPod // by key
 	table *table
 }
 
-// show writes the pods that are not as they were told.
+// toldPod is a pod as it was told last.
+type toldPod struct {
+	pod   pleg.Pod
+	looks string // what of it a reader sees, but for what changes by itself
+}
+
+// show writes the pods that don't look as they did when they were told.
 func (w *podWatch) show(list podList) error {
 	slices.SortStableFunc(list.Pods, podOrder)
 	there := map[string]bool{}
 	var changed []pleg.Pod
 	for _, p := range list.Pods {
 		there[p.Key] = true
-		if old, ok := w.told[p.Key]; !ok || !samePod(old, p) {
+		looks, err := w.looks(p)
+		if err != nil {
+			return err
+		}
+		if old, ok := w.told[p.Key]; !ok || old.looks != looks {
 			changed = append(changed, p)
 		}
-		w.told[p.Key] = p
+		w.told[p.Key] = toldPod{p, looks}
 	}
 	var removed []pleg.Pod
-	for key, p := range w.told {
+	for key, old := range w.told {
 		if !there[key] {
-			removed = append(removed, p)
 			delete(w.told, key)
+			old.pod.Sandboxes, old.pod.Containers = []pleg.Sandbox{}, []pleg.Container{}
+			removed = append(removed, old.pod)
 		}
 	}
 	slices.SortStableFunc(removed, podOrder)
-	for _, p := range removed {
-		p.Sandboxes, p.Containers = []pleg.Sandbox{}, []pleg.Container{}
-		changed = append(changed, p)
+	return w.write(changed, removed)
+}
+
+// looks is what a reader sees of a pod, without ages and the position, which go
+// on by themselves.
+func (w *podWatch) looks(p pleg.Pod) (string, error) {
+	p.Position = ""
+	switch {
+	case w.o.form.name == formName:
+		return podName(&p), nil
+	case w.o.form.structured():
+		text, err := marshal(p)
+		return string(text), err
 	}
-	return w.write(changed)
+	return fmt.Sprint(podRow(&p, podCreated(&p), w.o.form.name == formWide)), nil
 }
 
-// samePod reports whether two states of a pod are the same to a reader.
-func samePod(a, b pleg.Pod) bool {
-	x, errX := marshal(a)
-	y, errY := marshal(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
-}
-
-// write writes pods in the form that was asked for. Of one that was removed
-// neither sandboxes nor containers are left.
-func (w *podWatch) write(pods []pleg.Pod) error {
+// write writes pods in the form that was asked for. Of those that were removed
+// neither sandboxes nor containers are left; names are only told of those that
+// are there.
+func (w *podWatch) write(changed, removed []pleg.Pod) error {
 	out, form := w.o.std.out, &w.o.form
 	if form.name == formName {
-		return writeNames(out, pods)
+		return writeNames(out, changed)
 	}
-	for i := range pods {
-		p := &pods[i]
+	for i, p := range slices.Concat(changed, removed) {
 		if !form.structured() {
-			w.table.add(w.row(p)...)
+			row := podRow(&p, time.Now(), form.name == formWide)
+			if i >= len(changed) {
+				row[2] = cell{stateRemoved, stateColor(stateRemoved)}
+			}
+			w.table.add(row...)
 			continue
 		}
 		text, err := marshal(p)
@@ -101,13 +125,4 @@ func (w *podWatch) write(pods []pleg.Pod) error {
 		}
 	}
 	return w.table.write(out)
-}
-
-// row returns the row of a pod, which may have been removed.
-func (w *podWatch) row(p *pleg.Pod) []cell {
-	row := podRow(p, time.Now(), w.o.form.name == formWide)
-	if len(p.Sandboxes)+len(p.Containers) == 0 {
-		row[2] = cell{"removed", stateColor("removed")}
-	}
-	return row
 }
