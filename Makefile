@@ -1,8 +1,9 @@
 # plegd's one entry point for people and CI: `make help` lists what it can do.
 #
 # Everything that is built or fetched lands in ./bin and ./.cache (both ignored by git); `make run`
-# keeps its state in ./.plegd. Nothing else on the machine is changed, but for gcc, which -race needs
-# and which `make test` installs when it runs as root on a Debian that has none.
+# keeps its state in ./.plegd. Nothing else on the machine is changed, but for gcc, which -race needs,
+# and Chromium, which the tests of the web page need: `make test` installs them when it runs as root on
+# a Debian that has none.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -82,7 +83,7 @@ generated:
 	diff -ru --exclude='*.proto' "$$dir/plegd/v1" api/plegd/v1 >&2 || { echo 'the code of the API is not as generated: run make generate' >&2; exit 1; }
 
 .PHONY: unit
-unit: cc ## Unit tests under the race detector
+unit: cc chromium ## Unit tests under the race detector
 	@go test -race $$(go list $(PKG) | grep -v -e /test/e2e$$ -e /test/policy$$ -e /test/mutation$$ -e /test/field$$)
 	@go test -race ./test/field # by itself: its runtimes answer within 200 ms or count as hung
 	@mkdir -p $(SIM); $(MAKE) --no-print-directory sim SEEDS=200 FROM=0 >$(SIM)/unit.log || { cat $(SIM)/unit.log; exit 1; }
@@ -195,6 +196,13 @@ $(RUNTIMES)/kubelet/kubelet: test/e2e/runtimes/kubelet/go.mod test/e2e/runtimes/
 .PHONY: cc
 cc:
 	@command -v $$(go env CC) >/dev/null || test/e2e/runtimes/install.sh --cc
+
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null || test/page/install.sh || { \
+		printf '\n*** SKIPPED the tests of the web page (test/page): no Chromium ***\n' >&2; \
+		[ '$(CI)' != true ]; \
+	}
 
 .PHONY: help
 help: ## Show this help

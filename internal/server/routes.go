@@ -15,7 +15,8 @@ const (
 	// guarded is what TCP has with Config.API, behind the guard.
 	guarded
 	// open is what TCP has with Config.API for everybody who names the right host:
-	// the page itself, which has to be there before it can ask for the token.
+	// the page itself, which has to be there before it can ask for the token, and
+	// the API's description.
 	open
 	// local is what the unix socket has.
 	local
@@ -50,7 +51,7 @@ func (s *Server) routes() []route {
 		{pattern: "GET /v1/pods", where: guarded | local, params: podParams, handle: s.pods},
 		{pattern: "GET /v1/pods/{key}", where: guarded | local, params: none, handle: s.pod},
 		{pattern: "GET /v1/events", where: guarded | local, params: eventParams, handle: s.events, stream: true},
-		{pattern: "GET /openapi.json", where: guarded | local, params: none, handle: description},
+		{pattern: "GET /openapi.json", where: open | local, params: none, handle: description},
 
 		{pattern: "GET /{$}", where: open | local, params: none, handle: pageFile, plain: true},
 		{pattern: "GET /page/{file}", where: open | local, params: none, handle: pageFile, plain: true},
