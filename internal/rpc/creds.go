@@ -7,19 +7,20 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 
 	"github.com/plegd/plegd/internal/unixsock"
 )
 
-// peerCredentials lets handlers know who is at the other end of a connection. It
-// checks nothing: the mode and the group of the socket have.
-type peerCredentials struct{}
+// peerCredentials lets handlers know who is at the other end of a connection, and
+// counts them. It checks nothing: the mode and the group of the socket have.
+type peerCredentials struct{ crowd *crowd }
 
 // authInfo says who is at the other end.
 type authInfo struct {
 	credentials.CommonAuthInfo
+	*guest
 	peer unixsock.Peer // zero if it isn't known
-	conn net.Conn
 	cuts atomic.Int32
 }
 
@@ -30,17 +31,31 @@ func (*authInfo) AuthType() string { return "peer" }
 // as long as the connection lasts, so at some point that ends too.
 func (a *authInfo) wasCut() {
 	if a.cuts.Add(1) >= maxCuts {
-		_ = a.conn.Close()
+		_ = a.Close()
 	}
 }
 
+// authOf returns who has made a call, nil if that isn't known.
+func authOf(ctx context.Context) *authInfo {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	info, _ := p.AuthInfo.(*authInfo)
+	return info
+}
+
 // ServerHandshake implements [credentials.TransportCredentials].
-func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	info := &authInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, conn: conn}
+func (c peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	g, err := c.crowd.enter(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	info := &authInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, guest: g}
 	if who, err := unixsock.PeerOf(conn); err == nil {
 		info.peer = who
 	}
-	return conn, info, nil
+	return g, info, nil
 }
 
 var errServerOnly = errors.New("these credentials are a server's")

@@ -8,8 +8,7 @@
 //     watches over it: a client that doesn't take what was sent is cut, with the
 //     position to go on from.
 //  2. Everything is bounded: messages, calls at once, watches, snapshots that are
-//     being sent, connections (by the listener), calls that the runtime is asked
-//     for.
+//     being sent, connections, calls that have the runtime asked.
 //  3. An event is encoded once, however many watches send it.
 //  4. Nothing can be changed but the time of the next relist.
 //  5. When the server stops, watches end with UNAVAILABLE and their position.

@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
@@ -52,7 +51,7 @@ func (o *outlet) at() string {
 func (s *Server) through(stream grpc.ServerStream, produce func(ctx context.Context, o *outlet) error) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	o := &outlet{stream: stream, limit: s.stall, stalled: time.NewTimer(time.Hour)}
+	o := &outlet{stream: stream, limit: s.cfg.Stall, stalled: time.NewTimer(time.Hour)}
 	o.stalled.Stop()
 	done := make(chan error, 1)
 	s.senders.Go(func() { done <- produce(ctx, o) })
@@ -71,15 +70,13 @@ func (s *Server) through(stream grpc.ServerStream, produce func(ctx context.Cont
 
 // cut ends the stream of a client that takes nothing.
 func (s *Server) cut(ctx context.Context, position string) error {
-	err := fmt.Errorf("nothing of what was sent was taken for %v; go on from the position", s.stall)
+	err := fmt.Errorf("nothing of what was sent was taken for %v; go on from the position", s.cfg.Stall)
 	if position == "" {
-		err = fmt.Errorf("nothing of what was sent was taken for %v", s.stall)
+		err = fmt.Errorf("nothing of what was sent was taken for %v", s.cfg.Stall)
 	}
-	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(*authInfo); ok {
-			s.cfg.Logger.Info("a client takes nothing and is cut", "pid", info.peer.PID, "uid", info.peer.UID, "position", position)
-			info.wasCut()
-		}
+	if info := authOf(ctx); info != nil {
+		s.cfg.Logger.Info("a client takes nothing and is cut", "pid", info.peer.PID, "uid", info.peer.UID, "position", position)
+		info.wasCut()
 	}
 	return failed(codes.ResourceExhausted, plegdv1.Reason_REASON_SLOW, err, at(position))
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -77,6 +78,8 @@ type Config struct {
 	Health func() pleg.Health
 	// Source returns what to read from, or why there is nothing yet. Required.
 	Source func() (Source, error)
+	// Stall is how long a client may not take what was sent; 0 for 30 s.
+	Stall time.Duration
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -85,9 +88,9 @@ type Config struct {
 type Server struct {
 	plegdv1.UnimplementedPodLifecycleServer
 	cfg      Config
-	stall    time.Duration
 	ctx      context.Context // ends when the server stops
 	stop     context.CancelFunc
+	crowd    *crowd
 	calls    atomic.Int64
 	watches  slots
 	snapshot slots
@@ -102,8 +105,9 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.Stall = cmp.Or(cfg.Stall, stallLimit)
 	s := &Server{
-		cfg: cfg, stall: stallLimit,
+		cfg: cfg, crowd: newCrowd(),
 		watches: make(slots, maxWatches), snapshot: make(slots, maxSnapshots), fresh: make(slots, maxFresh),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -117,7 +121,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	defer s.senders.Wait()
 	defer s.stop()
 	srv := grpc.NewServer(
-		grpc.Creds(peerCredentials{}),
+		grpc.Creds(peerCredentials{s.crowd}),
 		grpc.ForceServerCodecV2(codec{}),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(s.admit),
@@ -157,7 +161,16 @@ func (s *Server) admit(ctx context.Context, _ *tap.Info) (context.Context, error
 		s.calls.Add(-1)
 		return nil, status.Errorf(codes.Unavailable, "%d calls are served at once, which is all that may be; try again later", maxCalls)
 	}
-	context.AfterFunc(ctx, func() { s.calls.Add(-1) })
+	info := authOf(ctx)
+	if info != nil {
+		info.begin()
+	}
+	context.AfterFunc(ctx, func() {
+		s.calls.Add(-1)
+		if info != nil {
+			info.end()
+		}
+	})
 	return ctx, nil
 }
 

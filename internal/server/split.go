@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"github.com/plegd/plegd/internal/retry"
 	"github.com/plegd/plegd/internal/unixsock"
 )
@@ -23,10 +21,6 @@ const (
 	// more, the oldest is closed: a client with something to ask has said so at
 	// once, and so those who say nothing keep nobody out.
 	maxUndecided = 64
-	// maxRPC connections are open at once: two for each pod of a full node.
-	maxRPC = 256
-	// goAwayTimeout bounds what is said to those who are too many.
-	goAwayTimeout = 100 * time.Millisecond
 	// maxUsers is how many pairs of user and group are told apart in the log.
 	maxUsers = 1024
 	// acceptFirst and acceptMost space tries to accept after an error, such as no
@@ -66,21 +60,17 @@ type branch struct {
 	conns chan net.Conn
 	done  chan struct{}
 	close func()
-
-	mu   sync.Mutex
-	open int
-	most int // 0: the server bounds them itself
 }
 
 func newSplitter(lis net.Listener, log *slog.Logger) *splitter {
 	return &splitter{
-		lis: lis, log: log, wait: firstBytes, http: newBranch(lis.Addr(), 0), rpc: newBranch(lis.Addr(), maxRPC),
+		lis: lis, log: log, wait: firstBytes, http: newBranch(lis.Addr()), rpc: newBranch(lis.Addr()),
 		undecided: list.New(), users: map[[2]uint32]bool{},
 	}
 }
 
-func newBranch(addr net.Addr, most int) *branch {
-	b := &branch{addr: addr, most: most, conns: make(chan net.Conn), done: make(chan struct{})}
+func newBranch(addr net.Addr) *branch {
+	b := &branch{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
 	b.close = sync.OnceFunc(func() { close(b.done) })
 	return b
 }
@@ -161,14 +151,7 @@ func (s *splitter) decide(u *undecided) {
 	u.decided = true
 	s.mu.Unlock()
 	s.logPeer(u.Conn, protocol)
-	conn := &peeked{Conn: u.Conn, head: head, closed: func() {}}
-	if to.most > 0 {
-		if !to.enter() {
-			refuse(u, to.most)
-			return
-		}
-		conn.closed = sync.OnceFunc(to.leave)
-	}
+	conn := &peeked{Conn: u.Conn, head: head}
 	select {
 	case to.conns <- conn:
 	case <-to.done:
@@ -195,15 +178,6 @@ func readPreface(conn net.Conn) (head []byte, is bool, err error) {
 	return head, true, nil
 }
 
-// refuse tells a client of HTTP/2 that there are too many.
-func refuse(conn net.Conn, most int) {
-	_ = conn.SetWriteDeadline(time.Now().Add(goAwayTimeout))
-	f := http2.NewFramer(conn, nil)
-	why := fmt.Sprintf("%d connections are open, which is all that may be", most)
-	// Whether it hears it or not, it has to go.
-	_ = errors.Join(f.WriteSettings(), f.WriteGoAway(0, http2.ErrCodeEnhanceYourCalm, []byte(why)), conn.Close())
-}
-
 // logPeer says who has connected.
 func (s *splitter) logPeer(conn net.Conn, protocol string) {
 	who, err := unixsock.PeerOf(conn)
@@ -221,23 +195,6 @@ func (s *splitter) logPeer(conn net.Conn, protocol string) {
 	if first {
 		s.log.Info("first connection of a user to the socket", "protocol", protocol, "pid", who.PID, "uid", who.UID, "gid", who.GID)
 	}
-}
-
-// enter counts a connection, if there may be one more.
-func (b *branch) enter() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.open >= b.most {
-		return false
-	}
-	b.open++
-	return true
-}
-
-func (b *branch) leave() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.open--
 }
 
 // Accept implements [net.Listener].
@@ -262,8 +219,7 @@ func (b *branch) Addr() net.Addr { return b.addr }
 // peeked is a connection whose first bytes were read already.
 type peeked struct {
 	net.Conn
-	head   []byte
-	closed func()
+	head []byte
 }
 
 // Read implements [net.Conn].
@@ -274,12 +230,6 @@ func (p *peeked) Read(b []byte) (int, error) {
 	n := copy(b, p.head)
 	p.head = p.head[n:]
 	return n, nil
-}
-
-// Close implements [net.Conn].
-func (p *peeked) Close() error {
-	p.closed()
-	return p.Conn.Close()
 }
 
 // NetConn returns what is wrapped, for who asks about the peer.
