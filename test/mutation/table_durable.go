@@ -57,7 +57,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "when the block is used up on a full disk its numbers go on", rules: "D2", file: "arbiter/loop_numbers.go",
-		old: "		l.beginEpoch(\"the reserved numbers are used up\")\n", new: "		l.numbers.alloc.Extend(l.numbers.alloc.Limit() + timestamps.Block)\n", tests: loopTests,
+		old: "		l.beginEpoch(unnamedNumbers(newEpoch()), \"the reserved numbers are used up\")\n", new: "		l.numbers.alloc.Extend(l.numbers.alloc.Limit() + timestamps.Block)\n", tests: loopTests,
 	},
 	{
 		name: "what is told from memory is not marked volatile", rules: "D2", file: "arbiter/loop_trouble.go",
@@ -101,11 +101,11 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "what can't be copied is not begun anew", rules: "D3", file: "arbiter/loop_mend.go",
-		old: "		l.renewed(cause)\n	case errors", new: "		l.trouble.in = inEmpty\n	case errors", tests: loopTests,
+		old: "	err := r.Renew(cause, first)\n", new: "	err := error(nil)\n	_, _ = r, first\n", tests: loopTests,
 	},
 	{
 		name: "a state begun anew keeps its epoch", rules: "D3", file: "arbiter/loop_mend.go",
-		old: "	if l.numbers.alloc.Next() > 1 {\n		l.beginEpoch(\"the journal is lost\")\n		return\n	}\n", new: "", tests: loopTests,
+		old: "	if l.numbers.alloc.Next() > 1 {\n		fresh.epoch = newEpoch()\n	}\n", new: "", tests: loopTests,
 	},
 	{
 		name: "a batch that the store refuses is tried for ever", rules: "D3", file: "arbiter/loop_trouble.go",
