@@ -215,23 +215,32 @@ func (k *worker) try(d int, a action) bool {
 	k.trace = append(k.trace[:0], a)
 	if why := still.settle(k.s.w, k.u, k.known(still), &k.trace); why != "" {
 		k.s.fail(why, k.path, k.trace...)
+		return true
+	}
+	for _, d := range k.way {
+		k.s.stilled.add(d)
 	}
 	return true
 }
 
-// known tells whether the way on from a state that is quiet was gone already. A
-// way that comes back to itself is none: it goes round for ever.
+// known tells whether the way on from a state that is quiet was gone to its end
+// already. A way that comes back to itself has none: it goes round for ever. One
+// that another worker is still on counts for nothing, since that may come round
+// to this one.
 func (k *worker) known(n *node) func(rounds int) bool {
 	k.way = k.way[:0]
 	return func(rounds int) bool {
 		k.settlings++
 		d := newDigest()
 		d.num(k.name.digest(k.s.w, n), uint64(rounds))
-		if k.s.stilled.add(d.h) {
-			k.way = append(k.way, d.h)
+		switch {
+		case slices.Contains(k.way, d.h):
 			return false
+		case k.s.stilled.has(d.h):
+			return true
 		}
-		return !slices.Contains(k.way, d.h)
+		k.way = append(k.way, d.h)
+		return false
 	}
 }
 
@@ -297,6 +306,15 @@ func (s *digestSet) add(d uint64) bool {
 	t.slots[i] = d
 	t.n++
 	return true
+}
+
+// has reports whether a digest was put in.
+func (s *digestSet) has(d uint64) bool {
+	d = max(d, 1)
+	t := &s.shards[d>>56]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.slots[t.place(d)] == d
 }
 
 // place is where a digest is, or where it belongs.
