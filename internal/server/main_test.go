@@ -73,6 +73,12 @@ type served struct {
 // serve runs a server until the end of the test.
 func serve(t *testing.T, edit func(*Config)) *served {
 	t.Helper()
+	return serveWithin(t, limits{read: readTimeout, write: writeTimeout}, edit)
+}
+
+// serveWithin is serve with other limits.
+func serveWithin(t *testing.T, within limits, edit func(*Config)) *served {
+	t.Helper()
 	s := &served{
 		source: &fakeSource{pods: []pleg.Pod{{Key: "u1", UID: "u1", Namespace: "default", Name: "web", Labels: map[string]string{"a": "<b>"}}}},
 		socket: filepath.Join(t.TempDir(), "run", "plegd.sock"), log: &logtest.Buffer{},
@@ -92,6 +98,7 @@ func serve(t *testing.T, edit func(*Config)) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
+	srv.limits = within
 	if srv.tcp != nil {
 		s.tcp = srv.tcp.Addr().String()
 	}
