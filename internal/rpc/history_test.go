@@ -23,6 +23,7 @@ import (
 // Every position that was ever given out can be gone on from, after a clean stop
 // and after a kill too, and brings what the journal has after it: in order, once.
 func TestWatchFromEveryPosition(t *testing.T) {
+	t.Parallel()
 	n := rpctest.New(t)
 	a := n.Start()
 	first := a.Generator.Position()
@@ -69,6 +70,7 @@ func positionsOf(journal []pleg.Event) []pleg.Position {
 
 // A watch from a time on begins with the first event observed then or later.
 func TestWatchFromATime(t *testing.T) {
+	t.Parallel()
 	n := rpctest.New(t)
 	a := n.Start()
 	churn(t, n, 1, 60)
@@ -96,6 +98,7 @@ func TestWatchFromATime(t *testing.T) {
 // A snapshot is the pods as of its position, and the events after it go on without
 // gap or overlap, whatever happens meanwhile.
 func TestWatchSnapshotAndTail(t *testing.T) {
+	t.Parallel()
 	n := rpctest.New(t)
 	a := n.Start()
 	c := api(t, n.Socket)
@@ -181,6 +184,7 @@ func folded(events []pleg.Event) map[string]string {
 // What a filter lets through is what going through the whole history by hand
 // lets through.
 func TestWatchFilters(t *testing.T) {
+	t.Parallel()
 	n := rpctest.New(t)
 	a := n.Start()
 	churn(t, n, 7, 150)
@@ -247,6 +251,7 @@ func TestWatchFilters(t *testing.T) {
 
 // Readers that come and go, at their own pace, each see the whole history.
 func TestWatchReadersAtTheirOwnPace(t *testing.T) {
+	t.Parallel()
 	n := rpctest.New(t)
 	a := n.Start()
 	c := api(t, n.Socket)
