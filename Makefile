@@ -134,7 +134,7 @@ E2E := PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDI
 
 .PHONY: e2e e2e-long e2e-kubelet
 ifeq ($(NO_RUNTIMES),)
-e2e: build $(RUNTIMES)/installed ## Black-box tests of bin/plegd on real containerds (root on Debian 12)
+e2e: build $(RUNTIMES)/installed $(RUNTIMES)/critest/critest ## Black-box tests of bin/plegd on real containerds (root on Debian 12)
 	@$(E2E) -timeout 15m -skip '^TestKubelet$$' ./test/e2e
 
 e2e-long: build $(RUNTIMES)/installed ## The same at length: 50 kills under churn, 110 pods, with figures (15 min)
@@ -191,6 +191,10 @@ $(RUNTIMES)/installed: test/e2e/runtimes/go.mod test/e2e/runtimes/go.sum \
 
 $(RUNTIMES)/kubelet/kubelet: test/e2e/runtimes/kubelet/go.mod test/e2e/runtimes/kubelet/go.sum
 	@test/e2e/runtimes/install.sh --kubelet $(RUNTIMES)
+	@touch $@
+
+$(RUNTIMES)/critest/critest: test/e2e/runtimes/critest/go.mod test/e2e/runtimes/critest/go.sum
+	@test/e2e/runtimes/install.sh --critest $(RUNTIMES)
 	@touch $@
 
 .PHONY: cc

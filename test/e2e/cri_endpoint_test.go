@@ -134,6 +134,7 @@ func TestCRIEndpointSaysWhatTheRuntimeSays(t *testing.T) {
 			}
 			if tc.stream {
 				c.compareCrictl(t)
+				c.compareCritest(t)
 			}
 		})
 	}

@@ -7,6 +7,7 @@
 #                   that no service starts and no package of the machine changes
 #
 # install.sh --kubelet DIR builds the kubelet that is pinned in kubelet/go.mod into DIR/kubelet.
+# install.sh --critest DIR builds critest, pinned in critest/go.mod, into DIR/critest.
 # install.sh --check prints why this machine can't run them, or nothing.
 # install.sh --cc    installs the C compiler that go test -race needs.
 set -euo pipefail
@@ -34,7 +35,7 @@ quiet() {
 	rm -f "$log"
 }
 
-case "${1:?usage: install.sh DIR | --kubelet DIR | --check | --cc}" in
+case "${1:?usage: install.sh DIR | --kubelet DIR | --critest DIR | --check | --cc}" in
 --check)
 	check
 	exit
@@ -55,6 +56,14 @@ case "${1:?usage: install.sh DIR | --kubelet DIR | --check | --cc}" in
 	mkdir -p "$dir/kubelet"
 	cd "$(dirname "$0")/kubelet"
 	go build -p 2 -trimpath -o "$dir/kubelet/" k8s.io/kubernetes/cmd/kubelet
+	exit
+	;;
+--critest)
+	dir=$(realpath -m "${2:?usage: install.sh --critest DIR}")
+	echo "building critest (once, about 2 min)" >&2
+	mkdir -p "$dir/critest"
+	cd "$(dirname "$0")/critest"
+	quiet go test -mod=mod -c -p 2 -trimpath -o "$dir/critest/critest" sigs.k8s.io/cri-tools/cmd/critest
 	exit
 	;;
 esac

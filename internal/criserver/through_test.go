@@ -1,0 +1,201 @@
+package criserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/simruntime/simtest"
+)
+
+// Requests that are alike share one call while it is in flight, and its answer
+// for a moment.
+func TestPassedCallsAreShared(t *testing.T) {
+	n := start(t, simruntime.Config{})
+	n.quiet()
+	slow := simtest.Rule(t, n.rt, simruntime.Rule{Method: "Status", Hang: true})
+	var clients sync.WaitGroup
+	ask := func() {
+		clients.Go(func() {
+			if r, err := n.cri.Status(t.Context(), &runtimeapi.StatusRequest{}); err != nil || len(r.GetStatus().GetConditions()) != 2 {
+				t.Error(r, err)
+			}
+		})
+	}
+	for range 20 {
+		ask()
+	}
+	// Who gives up takes the call from nobody.
+	ctx, cancel := context.WithCancel(t.Context())
+	clients.Go(func() {
+		if _, err := n.cri.Status(ctx, &runtimeapi.StatusRequest{}); status.Code(err) != codes.Canceled {
+			t.Error(err)
+		}
+	})
+	n.must(n.rt.WaitCalls(t.Context(), "Status", func(s simruntime.CallStats) bool { return s.InFlight > 0 }))
+	cancel()
+	slow.Remove()
+	clients.Wait()
+	// A client that came later than freshFor may have made one more.
+	if calls := n.rt.CallStats("Status").Started; calls > 3 {
+		t.Errorf("%d calls for 21 clients", calls)
+	}
+	// Another request is another call.
+	before := n.rt.CallStats("Status").Started
+	_, err := n.cri.Status(t.Context(), &runtimeapi.StatusRequest{Verbose: true})
+	n.must(err)
+	if calls := n.rt.CallStats("Status").Started; calls != before+1 {
+		t.Errorf("%d calls", calls-before)
+	}
+}
+
+func newTestThrough(t *testing.T) (x *through, end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	x = newThrough(ctx, time.Minute, new(sync.WaitGroup))
+	return x, func() {
+		cancel()
+		x.tasks.Wait()
+	}
+}
+
+func TestAnswersAreFreshForAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, end := newTestThrough(t)
+		defer end()
+		calls := 0
+		get := func(key string) int {
+			v, err := ask(t.Context(), x, key, func(context.Context) (int, int, error) { calls++; return calls, 10, nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		if a, b, c := get("a"), get("a"), get("b"); a != 1 || b != 1 || c != 2 {
+			t.Error(a, b, c)
+		}
+		time.Sleep(freshFor - 1)
+		if v := get("a"); v != 1 {
+			t.Errorf("call %d after less than %v", v, freshFor)
+		}
+		time.Sleep(1)
+		if v := get("a"); v != 3 {
+			t.Errorf("call %d after %v", v, freshFor)
+		}
+		// Errors are not kept.
+		bad := errors.New("bad")
+		for range 2 {
+			if _, err := ask(t.Context(), x, "e", func(context.Context) (int, int, error) { calls++; return 0, 0, bad }); !errors.Is(err, bad) {
+				t.Error(err)
+			}
+		}
+		if calls != 5 {
+			t.Errorf("%d calls", calls)
+		}
+	})
+}
+
+func TestWhatIsKeptIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, end := newTestThrough(t)
+		defer end()
+		check := func() {
+			t.Helper()
+			sum := 0
+			for _, a := range x.kept {
+				sum += a.size
+			}
+			if len(x.kept) > maxKept || x.bytes > maxKeptBytes || sum != x.bytes {
+				t.Fatalf("%d answers of %d bytes, counted as %d", len(x.kept), sum, x.bytes)
+			}
+		}
+		for i := range 3 * maxKept {
+			x.keep(fmt.Sprint("many", i), i, 1)
+			check()
+		}
+		if len(x.kept) != maxKept {
+			t.Errorf("%d are kept", len(x.kept))
+		}
+		for i := range 20 {
+			x.keep(fmt.Sprint("large", i%15), i, maxKeptBytes/9)
+			check()
+		}
+		x.keep("too large", 1, maxKeptBytes)
+		check()
+		if _, ok := x.get("too large"); ok {
+			t.Error("is kept")
+		}
+		if _, ok := x.get("large4"); !ok {
+			t.Error("the newest is dropped first")
+		}
+		time.Sleep(freshFor)
+		if _, ok := x.get("large4"); ok || len(x.kept) != 0 || x.bytes != 0 {
+			t.Errorf("%d are left with %d bytes", len(x.kept), x.bytes)
+		}
+	})
+}
+
+// A runtime that hangs has at most maxFlights calls of this endpoint, and each
+// ends in time.
+func TestFlightsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, end := newTestThrough(t)
+		defer end()
+		var clients sync.WaitGroup
+		var mu sync.Mutex
+		flying, most := 0, 0
+		for i := range 5 * maxFlights {
+			clients.Go(func() {
+				_, err := ask(t.Context(), x, fmt.Sprint(i), func(ctx context.Context) (int, int, error) {
+					mu.Lock()
+					flying++
+					most = max(most, flying)
+					mu.Unlock()
+					<-ctx.Done()
+					mu.Lock()
+					defer mu.Unlock()
+					flying--
+					return 0, 0, status.FromContextError(ctx.Err()).Err()
+				})
+				if status.Code(err) != codes.DeadlineExceeded {
+					t.Error(err)
+				}
+			})
+		}
+		clients.Wait()
+		if most != maxFlights {
+			t.Errorf("%d calls at once", most)
+		}
+	})
+}
+
+// A stream of answers is bounded too.
+func TestStreamedAnswerIsBounded(t *testing.T) {
+	n := start(t, simruntime.Config{StreamBatch: 1})
+	_, err := n.rt.RunPodSandbox(simruntime.PodSpec{Name: "a", UID: "a"})
+	n.must(err)
+	sandbox := n.rt.Truth().Sandboxes[0].GetId()
+	for i := range 6 {
+		_, err := n.rt.CreateContainer(sandbox, simruntime.ContainerSpec{Name: fmt.Sprint(i)})
+		n.must(err)
+	}
+	client, err := n.server.runtime()
+	n.must(err)
+	method := runtimeapi.RuntimeService_StreamContainers_FullMethodName
+	parts, size, err := drain[runtimeapi.StreamContainersResponse](t.Context(), client.Conn(), method, &runtimeapi.StreamContainersRequest{})
+	if err != nil || len(parts) != 6 || size < 600 {
+		t.Errorf("%d parts, %d bytes, %v", len(parts), size, err)
+	}
+	simtest.Rule(t, n.rt, simruntime.Rule{Method: "StreamContainers", Edit: simruntime.PadTo(maxStreamed / 5)})
+	if _, _, err = drain[runtimeapi.StreamContainersResponse](t.Context(), client.Conn(), method, &runtimeapi.StreamContainersRequest{}); status.Code(err) != codes.ResourceExhausted {
+		t.Error(err)
+	}
+}
