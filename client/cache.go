@@ -35,7 +35,8 @@ type CacheOptions struct {
 // that follow one another fast the last one counts. It goes on over
 // restarts of the agent; where events are no longer kept it compares itself with
 // a new snapshot, so the functions hear of what has changed meanwhile and of
-// nothing else. While the agent is away it holds what was known last.
+// nothing else. What changes without an event, such as Pod.Restored, changes here with
+// the next event of the pod. While the agent is away it holds what was known last.
 //
 // All methods are safe for concurrent use.
 type Cache struct {

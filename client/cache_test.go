@@ -1,0 +1,220 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/plegd/plegd/client"
+	"github.com/plegd/plegd/internal/rpctest"
+	"github.com/plegd/plegd/store"
+)
+
+// mirror holds what the functions of a cache have told, and checks that they tell
+// one history of each pod.
+type mirror struct {
+	t       *testing.T
+	mu      sync.Mutex
+	pods    map[string]*client.Pod
+	added   int
+	updated int
+	deleted int
+}
+
+func newMirror(t *testing.T) *mirror { return &mirror{t: t, pods: map[string]*client.Pod{}} }
+
+func (m *mirror) options() client.CacheOptions {
+	return client.CacheOptions{
+		Added: func(pod *client.Pod) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if m.pods[pod.Key] != nil {
+				m.t.Errorf("%s is added again", pod.Name)
+			}
+			m.pods[pod.Key] = pod
+			m.added++
+		},
+		Updated: func(old, pod *client.Pod) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if m.pods[pod.Key] == nil || !same(m.pods[pod.Key], old) {
+				m.t.Errorf("%s was\n%v\nand is updated from\n%v", pod.Name, m.pods[pod.Key], old)
+			}
+			if same(old, pod) {
+				m.t.Errorf("%s is updated to what it was", pod.Name)
+			}
+			m.pods[pod.Key] = pod
+			m.updated++
+		},
+		Deleted: func(pod *client.Pod) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if m.pods[pod.Key] == nil {
+				m.t.Errorf("%s is deleted, which isn't there", pod.Name)
+			}
+			delete(m.pods, pod.Key)
+			m.deleted++
+		},
+	}
+}
+
+// diff compares with pods, but for their positions.
+func (m *mirror) diff(pods []*client.Pod) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return diff(m.pods, byKey(pods))
+}
+
+func diff(a, b map[string]*client.Pod) string {
+	return cmp.Diff(a, b, protocmp.Transform(), protocmp.IgnoreFields(&client.Pod{}, "position"))
+}
+
+func byKey(pods []*client.Pod) map[string]*client.Pod {
+	m := map[string]*client.Pod{}
+	for _, pod := range pods {
+		m[pod.Key] = pod
+	}
+	return m
+}
+
+func same(a, b *client.Pod) bool {
+	c := proto.CloneOf(b)
+	c.Position = a.Position
+	return proto.Equal(a, c)
+}
+
+// keep runs a cache until the end of the test.
+func keep(t *testing.T, k *client.Cache) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(within(t))
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the cache has ended with %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// A cache comes to hold what the agent holds, and what its functions tell adds up
+// to that: over churn, restarts, kills, and a state that is lost.
+func TestCache(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	n.Config.Retention = store.Retention{Entries: 100}
+	n.Pod("still")
+	a := n.Start()
+	c := dial(t, n.Socket, client.Options{Wait: true})
+	m := newMirror(t)
+	k := c.NewCache(m.options())
+	if k.HasSynced() {
+		t.Error("synced before it runs")
+	}
+	stop := keep(t, k)
+	<-k.Synced()
+	if _, ok := k.Get("uid-still"); !ok || !k.HasSynced() {
+		t.Error("synced without a pod that is there")
+	}
+	load := churn(t, n, 6)
+	for round := range 5 {
+		load.steps(30)
+		switch round {
+		case 0:
+			a.Stop()
+		case 1:
+			a.Kill()
+		case 2:
+			a.Stop()
+			n.Config.StateDir = t.TempDir() // lost: another epoch
+		case 3:
+			a.Stop()
+			load.steps(100) // more than the journal keeps
+		default:
+			a.Settle()
+			continue
+		}
+		load.steps(10)
+		a = n.Start()
+		a.Settle()
+	}
+	// What is in no event, such as that a restored pod was seen again, the cache
+	// hears of with the next event of the pod.
+	for i := range 3 {
+		sandbox, container := n.Pod(fmt.Sprint("more", i))
+		if i == 1 {
+			n.Remove(sandbox, container)
+		}
+	}
+	a.Settle()
+	rpctest.WaitFor(t, "the cache to hold what the agent does", func() bool {
+		pods, _, err := c.Pods(within(t), nil, client.PodOptions{})
+		return err == nil && diff(told(k.List()), told(pods)) == ""
+	})
+	if d := m.diff(k.List()); d != "" {
+		t.Errorf("what was told is not what is held: %s", d)
+	}
+	if m.added == 0 || m.updated == 0 || m.deleted == 0 {
+		t.Errorf("%d added, %d updated, %d deleted", m.added, m.updated, m.deleted)
+	}
+	stop()
+	if _, ok := k.Get("uid-still"); !ok {
+		t.Error("a cache that has ended is empty")
+	}
+}
+
+// told is what events tell of pods.
+func told(pods []*client.Pod) map[string]*client.Pod {
+	m := map[string]*client.Pod{}
+	for _, pod := range pods {
+		p := &client.Pod{Key: pod.Key, Name: pod.Name}
+		for _, s := range pod.Sandboxes {
+			p.Sandboxes = append(p.Sandboxes, &client.Sandbox{Id: s.Id, State: s.State, Ips: s.Ips})
+		}
+		for _, c := range pod.Containers {
+			p.Containers = append(p.Containers, &client.Container{Id: c.Id, State: c.State, ExitCode: c.ExitCode})
+		}
+		m[pod.Key] = p
+	}
+	return m
+}
+
+// A cache with a filter holds what the filter chooses, and lets go of a pod whose
+// container by which it was chosen is gone.
+func TestCacheWithFilter(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	web, _ := n.Pod("web")
+	side := n.Container(web, "side")
+	n.Pod("db")
+	n.Start()
+	c := dial(t, n.Socket, client.Options{})
+	m := newMirror(t)
+	o := m.options()
+	o.Filter = &client.Filter{Containers: []string{"side"}}
+	k := c.NewCache(o)
+	keep(t, k)
+	<-k.Synced()
+	if pods := k.List(); len(pods) != 1 || pods[0].Name != "web" {
+		t.Errorf("pods %v", pods)
+	}
+	n.Must(n.Runtime.StopContainer(side, false))
+	n.Must(n.Runtime.RemoveContainer(side))
+	rpctest.WaitFor(t, "the pod to go", func() bool { return len(k.List()) == 0 && m.diff(nil) == "" })
+	other, _ := n.Pod("other")
+	n.Container(other, "side")
+	rpctest.WaitFor(t, "another one to come", func() bool { return len(k.List()) == 1 })
+
+	err := c.NewCache(client.CacheOptions{Filter: &client.Filter{Types: []string{"ContainerDied"}}}).Run(within(t))
+	if !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a cache of events: %v", err)
+	}
+}

@@ -1,0 +1,190 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/plegd/plegd/client"
+	"github.com/plegd/plegd/internal/rpctest"
+	"github.com/plegd/plegd/internal/simruntime"
+)
+
+// churnLarge makes pods whose events are large.
+func churnLarge(n *rpctest.Node, label string, pods int) {
+	for i := range pods {
+		_, err := n.Runtime.RunPodSandbox(simruntime.PodSpec{
+			Namespace: "default", Name: fmt.Sprint("p", i), UID: fmt.Sprint("u", i), Labels: map[string]string{"a": label, "b": label},
+		})
+		n.Must(err)
+	}
+}
+
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	_, web := n.Pod("web")
+	n.Pod("db")
+	a := n.Start()
+	a.Settle()
+	c := dial(t, "unix://"+n.Socket, client.Options{})
+	ctx := within(t)
+	pods, at, err := c.Pods(ctx, &client.Filter{LabelSelector: "app=web"}, client.PodOptions{Full: true})
+	if err != nil || len(pods) != 1 || pods[0].Name != "web" || pods[0].Containers[0].Status == nil || at != a.Generator.Position().String() {
+		t.Errorf("pods %v at %s, %v", pods, at, err)
+	}
+	pod, err := c.Pod(ctx, "uid-web", client.PodOptions{NewerThan: time.Now()})
+	if err != nil || pod.Containers[0].Id != web || pod.Containers[0].Status != nil {
+		t.Errorf("pod %v, %v", pod, err)
+	}
+	if _, err := c.Pod(ctx, "none", client.PodOptions{}); !errors.Is(err, client.ErrNoPod) || status.Code(err) != codes.NotFound {
+		t.Errorf("no pod: %v", err)
+	}
+	if _, _, err := c.Pods(ctx, nil, client.PodOptions{NewerThan: time.Now()}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("all pods, newer: %v", err)
+	}
+	s, err := c.Status(ctx)
+	if err != nil || !s.Ready || s.Journal.Newest != at {
+		t.Errorf("status %v, %v", s, err)
+	}
+	if got, err := c.Relist(ctx, true); err != nil || got != at {
+		t.Errorf("relist: %s, %v", got, err)
+	}
+	if _, err := c.Relist(ctx, false); err != nil {
+		t.Error(err)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := c.Status(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+}
+
+// A call goes to the agent that is there now, whatever became of the one before.
+func TestCallsOverRestarts(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	c := dial(t, n.Socket, client.Options{})
+	for range 3 {
+		a := n.Start()
+		if _, err := c.Status(within(t)); err != nil {
+			t.Errorf("with an agent: %v", err)
+		}
+		a.Kill()
+		if _, err := c.Status(within(t)); !errors.Is(err, client.ErrUnavailable) || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("without: %v", err)
+		}
+	}
+}
+
+// An error about the socket names it and says what to do.
+func TestSocketErrors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: dir + "/stale"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	_ = stale.Close()
+	for _, tt := range []struct {
+		socket string
+		is     error
+		words  string
+	}{
+		{dir + "/none", fs.ErrNotExist, "no such file or directory: is plegd running on this node"},
+		{dir + "/stale", nil, "connection refused: plegd was killed, or is about to start"},
+	} {
+		c := dial(t, tt.socket, client.Options{})
+		check := func(err error) {
+			t.Helper()
+			var bad *client.SocketError
+			if !errors.As(err, &bad) || !errors.Is(err, client.ErrUnavailable) || tt.is != nil && !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.socket+": "+tt.words) {
+				t.Errorf("%s: %v", tt.socket, err)
+			}
+		}
+		_, err := c.Status(within(t))
+		check(err)
+		for _, err := range c.Events(within(t), client.From{}, nil) {
+			check(err)
+		}
+		check(c.NewCache(client.CacheOptions{}).Run(within(t)))
+		check(c.WaitFor(within(t), nil, func([]*client.Pod) (bool, error) { return true, nil }))
+	}
+	for _, socket := range []string{"", "unix://", "/" + strings.Repeat("x", 200)} {
+		if c, err := client.Dial(socket, client.Options{}); err == nil {
+			_ = c.Close()
+			t.Errorf("socket %q is taken", socket)
+		}
+	}
+}
+
+// Who waits for an agent gets it when it comes.
+func TestWaitForTheAgent(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	_, web := n.Pod("web")
+	missed := make(chan error, 1)
+	back := make(chan struct{}, 1)
+	c := dial(t, n.Socket, client.Options{
+		Wait: true, Disconnected: func(err error) { missed <- err }, Reconnected: func() { back <- struct{}{} },
+	})
+	done := make(chan error, 1)
+	go func() {
+		done <- c.WaitFor(within(t), &client.Filter{Uids: []string{"uid-web"}}, func(pods []*client.Pod) (bool, error) {
+			return len(pods) == 1 && pods[0].Containers[0].State == "exited", nil
+		})
+	}()
+	if err := <-missed; !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	n.Start()
+	<-back
+	n.Must(n.Runtime.ExitContainer(web, 3, ""))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWaitFor(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	sandbox, web := n.Pod("web")
+	n.Pod("db")
+	n.Start()
+	c := dial(t, n.Socket, client.Options{})
+	seen := make(chan int, 100)
+	done := make(chan error, 1)
+	go func() {
+		done <- c.WaitFor(within(t), &client.Filter{Pods: []string{"web"}}, func(pods []*client.Pod) (bool, error) {
+			seen <- len(pods)
+			return len(pods) == 0, nil
+		})
+	}()
+	if <-seen != 1 {
+		t.Error("not one pod at first")
+	}
+	n.Remove(sandbox, web)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	enough := errors.New("enough")
+	err := c.WaitFor(within(t), nil, func([]*client.Pod) (bool, error) { return false, enough })
+	if !errors.Is(err, enough) {
+		t.Errorf("its own error: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(within(t), 50*time.Millisecond)
+	defer cancel()
+	err = c.WaitFor(ctx, nil, func([]*client.Pod) (bool, error) { return false, nil })
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the deadline: %v", err)
+	}
+}
