@@ -199,16 +199,21 @@ func TestHealth(t *testing.T) {
 func TestBadClients(t *testing.T) {
 	s := serve(t, nil)
 	s.source.pods = make([]pleg.Pod, 20_000) // more than socket buffers take
-	big, err := net.Dial("tcp", s.tcp)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer big.Close()
-	fmt.Fprintf(big, "GET /livez HTTP/1.1\r\nHost: x\r\nX: %s\r\n\r\n", strings.Repeat("x", 2*maxHeader))
-	_ = big.SetReadDeadline(time.Now().Add(5 * time.Second))
-	line := make([]byte, len("HTTP/1.1 431"))
-	if _, err := big.Read(line); err != nil || string(line) != "HTTP/1.1 431" {
-		t.Errorf("huge header: %q, %v", line, err)
+	for what, request := range map[string]string{
+		"header": "GET /livez HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 2*maxHeader) + "\r\n\r\n",
+		"query":  "GET /v1/pods?pod=" + strings.Repeat("x", 2*maxHeader) + " HTTP/1.1\r\nHost: x\r\n\r\n",
+	} {
+		big, err := net.Dial("tcp", s.tcp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer big.Close()
+		fmt.Fprint(big, request)
+		_ = big.SetReadDeadline(time.Now().Add(5 * time.Second))
+		line := make([]byte, len("HTTP/1.1 431"))
+		if _, err := big.Read(line); err != nil || string(line) != "HTTP/1.1 431" {
+			t.Errorf("huge %s: %q, %v", what, line, err)
+		}
 	}
 
 	silent, err := net.Dial("unix", s.socket)
