@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/plegd/plegd/client"
 )
 
 // eventsOptions are the flags of `plegd events`.
@@ -105,8 +108,12 @@ func (o *eventsOptions) run(parent context.Context) error {
 			break
 		}
 	}
-	if errors.Is(err, errEnough) {
+	var expired *client.ExpiredError
+	switch {
+	case errors.Is(err, errEnough):
 		err = nil
+	case errors.As(err, &expired) && expired.Oldest != "":
+		err = fmt.Errorf("%w; go on with --since %s, without what was before", err, expired.Oldest)
 	}
 	return errors.Join(stopped(ctx, err), w.flush())
 }
