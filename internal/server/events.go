@@ -37,8 +37,6 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	// The time for the request is over; nothing more is expected of the client.
-	_ = out.control.SetReadDeadline(time.Time{})
 	err = out.copy(r.Context(), reader, req.limit)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		s.cfg.Logger.Info("a reader of events was cut: it did not read", "for", s.limits.write, "position", reader.Position())

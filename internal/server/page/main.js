@@ -151,7 +151,8 @@ async function refreshPods() {
   params.delete("source");
   try {
     const answer = await get(`v1/pods?${params}`);
-    pods = answer.pods;
+    const place = (p) => `${p.namespace}/${p.name}`;
+    pods = answer.pods.sort((a, b) => place(a).localeCompare(place(b), "en", { numeric: true }));
     const text = JSON.stringify(pods);
     if (text !== shownPods) view.showPods(pods);
     shownPods = text;
