@@ -37,6 +37,8 @@ var (
 
 // hub hands each event to all readers. It never waits for one.
 type hub struct {
+	room int // how many events a reader may be behind
+
 	mu      sync.Mutex
 	readers map[*reader]bool
 	closed  error // why none may join any more
@@ -49,7 +51,7 @@ type reader struct {
 	why    error         // set before cut is closed
 }
 
-func newHub() *hub { return &hub{readers: map[*reader]bool{}} }
+func newHub() *hub { return &hub{room: maxBehind, readers: map[*reader]bool{}} }
 
 func (h *hub) join() (*reader, error) {
 	h.mu.Lock()
@@ -60,7 +62,7 @@ func (h *hub) join() (*reader, error) {
 	case len(h.readers) >= maxReaders:
 		return nil, errTooMany
 	}
-	r := &reader{events: make(chan *runtimeapi.ContainerEventResponse, maxBehind), cut: make(chan struct{})}
+	r := &reader{events: make(chan *runtimeapi.ContainerEventResponse, h.room), cut: make(chan struct{})}
 	h.readers[r] = true
 	return r, nil
 }

@@ -186,7 +186,7 @@ func passStream[Resp any, Message interface {
 		return err
 	}
 	parts, err := ask(out.Context(), s.through, key, func(ctx context.Context) ([]*Resp, int, error) {
-		return drain[Resp, Message](ctx, client.Conn(), method, req)
+		return drain[Resp, Message](ctx, client.Conn(), method, req, maxStreamed)
 	})
 	if err != nil {
 		return err
@@ -194,11 +194,11 @@ func passStream[Resp any, Message interface {
 	return sendAll(out, parts)
 }
 
-// drain reads all parts of an answer.
+// drain reads all parts of an answer, which may have so many bytes together.
 func drain[Resp any, Message interface {
 	*Resp
 	proto.Message
-}](ctx context.Context, conn grpc.ClientConnInterface, method string, req proto.Message) (parts []*Resp, size int, err error) {
+}](ctx context.Context, conn grpc.ClientConnInterface, method string, req proto.Message, limit int) (parts []*Resp, size int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends a stream that is too large
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
@@ -219,8 +219,8 @@ func drain[Resp any, Message interface {
 		case err != nil:
 			return nil, 0, err
 		}
-		if size += proto.Size(Message(part)); size > maxStreamed {
-			return nil, 0, status.Errorf(codes.ResourceExhausted, "plegd: the runtime's answer is larger than %d bytes", maxStreamed)
+		if size += proto.Size(Message(part)); size > limit {
+			return nil, 0, status.Errorf(codes.ResourceExhausted, "plegd: the runtime's answer is larger than %d bytes", limit)
 		}
 		parts = append(parts, part)
 	}

@@ -190,12 +190,18 @@ func TestStreamedAnswerIsBounded(t *testing.T) {
 	client, err := n.server.runtime()
 	n.must(err)
 	method := runtimeapi.RuntimeService_StreamContainers_FullMethodName
-	parts, size, err := drain[runtimeapi.StreamContainersResponse](t.Context(), client.Conn(), method, &runtimeapi.StreamContainersRequest{})
-	if err != nil || len(parts) != 6 || size < 600 {
-		t.Errorf("%d parts, %d bytes, %v", len(parts), size, err)
+	ask := func(limit int) (int, int, error) {
+		parts, size, err := drain[runtimeapi.StreamContainersResponse](t.Context(), client.Conn(), method, &runtimeapi.StreamContainersRequest{}, limit)
+		return len(parts), size, err
 	}
-	simtest.Rule(t, n.rt, simruntime.Rule{Method: "StreamContainers", Edit: simruntime.PadTo(maxStreamed / 5)})
-	if _, _, err = drain[runtimeapi.StreamContainersResponse](t.Context(), client.Conn(), method, &runtimeapi.StreamContainersRequest{}); status.Code(err) != codes.ResourceExhausted {
-		t.Error(err)
+	parts, size, err := ask(maxStreamed)
+	if err != nil || parts != 6 || size < 600 {
+		t.Errorf("%d parts, %d bytes, %v", parts, size, err)
+	}
+	if _, got, err := ask(size); got != size || err != nil {
+		t.Errorf("just enough: %d, %v", got, err)
+	}
+	if parts, _, err := ask(size - 1); parts != 0 || status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("%d parts, %v", parts, err)
 	}
 }

@@ -1,0 +1,177 @@
+package criserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/unixsock"
+)
+
+func TestBadRequests(t *testing.T) {
+	n := start(t, simruntime.Config{})
+	n.pod("a")
+	n.quiet()
+	before := n.calls()
+	large := strings.Repeat("x", maxRequest+1)
+	if _, err := n.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: large}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a large request: %v", err)
+	}
+	// What is refused is refused whatever its size: it isn't read.
+	_, err := n.cri.CreateContainer(t.Context(), &runtimeapi.CreateContainerRequest{PodSandboxId: strings.Repeat("x", 8<<20)})
+	if status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a large request that is refused: %v", err)
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "h", strings.Repeat("x", 2*maxHeaders))
+	if _, err := n.cri.Version(ctx, nil); err == nil {
+		t.Error("large headers are taken")
+	}
+	for what, err := range map[string]error{
+		"list":       second(n.cri.ListPodSandbox(t.Context(), nil)),
+		"containers": second(n.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: nil})),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// An id is not printed as it comes.
+	_, err = n.cri.ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: "a\nb\x00\x1b"})
+	if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), `"a\nb\x00\x1b"`) {
+		t.Errorf("%q", err)
+	}
+	if n.calls() != before {
+		t.Errorf("%d calls", n.calls()-before)
+	}
+	// Handlers are called in tests without a message too.
+	for what, err := range map[string]error{
+		"sandbox":   second(n.server.PodSandboxStatus(t.Context(), nil)),
+		"container": second(n.server.ContainerStatus(t.Context(), nil)),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	if _, err := n.server.ListPodSandbox(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Connections are bounded, those that say nothing are closed, and others get
+// their turn.
+func TestManyConnections(t *testing.T) {
+	n := start(t, simruntime.Config{})
+	n.quiet()
+	var idle []net.Conn
+	for range 3 * maxConns {
+		c, err := net.DialTimeout("unix", n.server.cfg.Socket, patience)
+		if err != nil {
+			break // the kernel's queue is full as well
+		}
+		defer c.Close()
+		idle = append(idle, c)
+	}
+	if len(idle) <= maxConns {
+		t.Fatalf("%d connections", len(idle))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn := dial(t, n.server.cfg.Socket)
+	for _, c := range idle {
+		_ = c.Close()
+	}
+	eventually(t, "its turn", func() error {
+		_, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{})
+		return err
+	})
+}
+
+func TestSocket(t *testing.T) {
+	n := start(t, simruntime.Config{})
+	path := n.server.cfg.Socket
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != os.ModeSocket|0o660 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if _, err := New(n.server.cfg); !errors.Is(err, unixsock.ErrInUse) || !strings.HasPrefix(err.Error(), path+": ") {
+		t.Errorf("a second endpoint: %v", err)
+	}
+	n.stop()
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+	s, err := New(Config{Socket: filepath.Join(t.TempDir(), "s")})
+	n.must(err)
+	n.must(s.Close()) // without Run
+}
+
+// While pods come and go, many clients ask at once; in the end the endpoint says
+// what the runtime says.
+func TestClientsUnderChurn(t *testing.T) {
+	n := start(t, simruntime.Config{}, func(g *pleg.Config, _ *Config) { g.RelistPeriod, g.RelistPeriodMax = 50*time.Millisecond, time.Second })
+	ctx, stop := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for range 4 {
+		events := n.subscribe()
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				l, err := n.cri.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
+				if err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+				for _, c := range l.GetContainers() {
+					_, err := n.cri.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
+					if code := status.Code(err); err != nil && code != codes.NotFound && ctx.Err() == nil {
+						t.Error(err)
+					}
+				}
+				if _, err := n.cri.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+		clients.Go(func() {
+			for {
+				if _, err := events.Recv(); err != nil {
+					if code := status.Code(err); code != codes.Unavailable { // ours ends with the node
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+	}
+	for i := range 60 {
+		sandbox, container := n.pod(fmt.Sprint("p", i))
+		if i%2 == 0 {
+			n.must(n.rt.ExitContainer(container, 1, "Error"))
+		}
+		if i%3 > 0 {
+			n.must(n.rt.StopPodSandbox(sandbox))
+			n.must(n.rt.RemovePodSandbox(sandbox))
+		}
+	}
+	stop()
+	n.quiet()
+	want, err := n.direct.ListContainers(t.Context(), nil)
+	n.must(err)
+	got, err := n.cri.ListContainers(t.Context(), nil)
+	same(t, "containers", sorted(want.GetContainers()), sorted(got.GetContainers()), err)
+	n.stop()
+	clients.Wait()
+}
