@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -210,6 +211,20 @@ func send[T any](ctx context.Context, to chan<- T, v T) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// untilAsked returns a context that ends when the command is to end: with a
+// signal, or when the reader of stdout has gone away. end releases what this
+// needs.
+func untilAsked(parent context.Context, out io.Writer) (ctx context.Context, end func()) {
+	signalled, release := stopOnSignal(parent)
+	ctx, cancel := context.WithCancel(signalled)
+	gone := watchReader(ctx, out, cancel)
+	return ctx, func() {
+		cancel()
+		gone()
+		release()
 	}
 }
 

@@ -83,10 +83,8 @@ func (o *eventsOptions) complete(cmd *cobra.Command) error {
 
 // run writes events until their end, or until it is asked to stop.
 func (o *eventsOptions) run(parent context.Context) error {
-	ctx, stop := stopOnSignal(parent)
-	defer stop()
-	gone := watchReader(ctx, o.std.out, stop)
-	defer gone()
+	ctx, end := untilAsked(parent, o.std.out)
+	defer end()
 	agent, err := o.connect()
 	if err != nil {
 		return err

@@ -85,8 +85,8 @@ func (r podRef) filter() *client.Filter {
 
 // run shows the pod.
 func (o *podOptions) run(parent context.Context, name podRef) error {
-	ctx, stop := stopOnSignal(parent)
-	defer stop()
+	ctx, end := untilAsked(parent, o.std.out)
+	defer end()
 	agent, err := o.connect()
 	if err != nil {
 		return err

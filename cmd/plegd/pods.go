@@ -59,15 +59,15 @@ type podList struct {
 
 // run lists the pods, and watches them if asked to.
 func (o *podsOptions) run(parent context.Context) error {
-	ctx, stop := stopOnSignal(parent)
-	defer stop()
+	ctx, end := untilAsked(parent, o.std.out)
+	defer end()
 	agent, err := o.connect()
 	if err != nil {
 		return err
 	}
 	defer agent.close()
 	if o.watch {
-		return stopped(ctx, o.runWatch(ctx, agent, stop))
+		return stopped(ctx, o.runWatch(ctx, agent))
 	}
 	list, err := agent.pods(ctx, o.request())
 	if err != nil {

@@ -13,9 +13,7 @@ import (
 
 // runWatch lists the pods, and then those that change, each as a whole. What
 // changes while a list is read is one change.
-func (o *podsOptions) runWatch(ctx context.Context, agent *agentClient, stop func()) error {
-	gone := watchReader(ctx, o.std.out, stop)
-	defer gone()
+func (o *podsOptions) runWatch(ctx context.Context, agent *agentClient) error {
 	w := podWatch{o: o, told: map[string]toldPod{}, table: podTable(o.form.name == formWide, colored(o.color, o.std))}
 	changed, listed := false, false
 	// A list is never behind the events that were told before it.

@@ -56,8 +56,8 @@ type relistResult struct {
 
 // run relists.
 func (o *relistOptions) run(parent context.Context) error {
-	ctx, stop := stopOnSignal(parent)
-	defer stop()
+	ctx, end := untilAsked(parent, o.std.out)
+	defer end()
 	agent, err := o.connect()
 	if err != nil {
 		return err

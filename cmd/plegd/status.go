@@ -41,8 +41,8 @@ func newStatus(std streams) *cobra.Command {
 
 // run shows the status.
 func (o *statusOptions) run(parent context.Context) error {
-	ctx, stop := stopOnSignal(parent)
-	defer stop()
+	ctx, end := untilAsked(parent, o.std.out)
+	defer end()
 	agent, err := o.connect()
 	if err != nil {
 		return err

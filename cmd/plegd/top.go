@@ -58,8 +58,8 @@ func newTop(std streams) *cobra.Command {
 
 // run shows the view until it is asked to stop.
 func (o *topOptions) run(parent context.Context) error {
-	ctx, stop := stopOnSignal(parent)
-	defer stop()
+	ctx, end := untilAsked(parent, o.std.out)
+	defer end()
 	var link topLink
 	agent, err := o.connectWith(client.Options{Disconnected: link.lost, Reconnected: link.back})
 	if err != nil {
@@ -73,8 +73,6 @@ func (o *topOptions) run(parent context.Context) error {
 	if isTerminal(o.std.out) && o.std.getenv("TERM") != "dumb" {
 		return o.live(ctx, agent, view, &link)
 	}
-	gone := watchReader(ctx, o.std.out, stop)
-	defer gone()
 	for {
 		events, err := o.recent(ctx, agent)
 		if err != nil {

@@ -129,8 +129,8 @@ func (t *waitTarget) filter() *client.Filter {
 
 // run waits.
 func (o *waitOptions) run(parent context.Context, target waitTarget) error {
-	signalled, stop := stopOnSignal(parent)
-	defer stop()
+	signalled, end := untilAsked(parent, o.std.out)
+	defer end()
 	ctx, cancel := context.WithTimeout(signalled, o.timeout)
 	defer cancel()
 	agent, err := o.connect()

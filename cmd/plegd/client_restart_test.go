@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/simruntime/simtest"
+)
+
+// Who follows loses nothing and gets nothing twice while the agent is stopped,
+// and killed, and started again; and is told of each once.
+func TestEventsOverRestarts(t *testing.T) {
+	t.Parallel()
+	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
+	load, err := simruntime.NewWorkload(rt, simruntime.WorkloadConfig{Seed: 1, Pods: 5, Rate: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded := make(chan error, 1)
+	go func() { loaded <- load.Run(t.Context()) }()
+	t.Cleanup(func() { <-loaded })
+
+	dir := newAgentDir(t)
+	agent := start(t, dir.args(endpoint, "--output", "none")...)
+	dir.awaitReady(t)
+	first := dir.position(t)
+	c := start(t, "events", "--socket", dir.socket(), "--follow", "--since", first.String(), "-o", "json")
+	told := c.read()
+	t.Cleanup(func() { _ = c.cmd.Process.Kill() }) // before what reads waits for its end
+	for n, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGKILL} {
+		seen := len(told.all(t))
+		eventually(t, "something is told", func() bool { return len(told.all(t)) > seen+10 })
+		agent.signal(sig)
+		<-agent.ended
+		eventually(t, "the end is noticed", func() bool { return strings.Count(c.stderr.String(), "lost the agent") == n+1 })
+		agent = start(t, dir.args(endpoint, "--output", "none")...)
+		dir.awaitReady(t)
+		eventually(t, "the new one is found", func() bool { return strings.Count(c.stderr.String(), "the agent is back") == n+1 })
+	}
+	seen := len(told.all(t))
+	eventually(t, "something is told", func() bool { return len(told.all(t)) > seen+10 })
+	c.terminate()
+	<-told.done
+	got := told.all(t)
+	checkOrder(t, got)
+	want := dir.mustAsk(t, "events", "-o", "json", "--since", first.String(), "--until", got[len(got)-1].Position.String())
+	if diff := cmp.Diff(want, lines(t, got)); diff != "" {
+		t.Errorf("the journal (-) and what was told (+):\n%s", diff)
+	}
+	if got := strings.Count(c.stderr.String(), "\n"); got != 6 {
+		t.Errorf("said in %d lines, want 6:\n%s", got, c.stderr)
+	}
+	agent.terminate()
+}
+
+// A reader that has enough is no error, whether more comes or not.
+func TestClientStdoutClosed(t *testing.T) {
+	t.Parallel()
+	dir, rt, _ := told(t)
+	for _, args := range [][]string{{"events", "--follow", "--since", "1h"}, {"events", "--follow"}, {"pods", "--watch"}, {"top", "--interval", "50ms"}} {
+		c := start(t, append(args, "--socket", dir.socket())...)
+		if args[len(args)-1] != "--follow" { // which has nothing to say
+			line, err := bufio.NewReader(c.out).ReadString('\n')
+			if err != nil || line == "" {
+				t.Errorf("%q: %q, %v", args, line, err)
+			}
+		}
+		_ = c.out.Close()
+		if code := c.code(patience); code != exitOK || c.stderr.String() != "" {
+			t.Errorf("%q: code %d, %s", args, code, c.stderr)
+		}
+	}
+	// A file that is full is one.
+	code, _, stderr := dir.askInto(t, "/dev/full", "events")
+	if code != exitFailure || !strings.Contains(stderr, "no space left") {
+		t.Errorf("code %d, %s", code, stderr)
+	}
+	_ = rt
+}
+
+// Pods are watched over a restart of the agent too, and told when they change.
+func TestPodsWatch(t *testing.T) {
+	t.Parallel()
+	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
+	dir := newAgentDir(t)
+	agent := start(t, dir.args(endpoint, "--output", "none")...)
+	dir.awaitReady(t)
+	web := newPod(t, rt, "web")
+	c := start(t, "pods", "--watch", "--socket", dir.socket())
+	rows := c.scan(t)
+	rows.await(t, "default web ready 0/0 0")
+	id, err := rt.CreateContainer(web, simruntime.ContainerSpec{Name: "app"})
+	if err == nil {
+		err = rt.StartContainer(id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.await(t, "default web ready 1/1 0")
+	agent.terminate()
+	agent = start(t, dir.args(endpoint, "--output", "none")...)
+	dir.awaitReady(t)
+	if err := rt.StopPodSandbox(web); err != nil {
+		t.Fatal(err)
+	}
+	rows.await(t, "default web notready 0/1 0")
+	if err := rt.RemovePodSandbox(web); err != nil {
+		t.Fatal(err)
+	}
+	rows.await(t, "default web removed 0/0 0")
+	time.Sleep(50 * time.Millisecond) // what it would repeat comes soon
+	for row, n := range rows.counts() {
+		if n > 1 {
+			t.Errorf("%d times: %s", n, row)
+		}
+	}
+	c.terminate()
+	agent.terminate()
+}
