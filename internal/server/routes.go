@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"slices"
-	"strings"
 )
 
 // place is where something is served, as a set.
@@ -85,7 +84,7 @@ func (s *Server) handler(in place) http.Handler {
 		if where == 0 {
 			continue
 		}
-		var h http.Handler = checkParams(r.params, r.handle)
+		h := checkParams(r.params, r.handle)
 		if r.stream {
 			h = bounded(streams, h)
 		}
@@ -116,19 +115,4 @@ func bounded(streams chan struct{}, h http.Handler) http.Handler {
 			writeError(w, http.StatusServiceUnavailable, errTooManyStreams)
 		}
 	})
-}
-
-// methods are those of a pattern.
-func (r *route) methods() []string {
-	method, _, _ := strings.Cut(r.pattern, " ")
-	if method == http.MethodGet {
-		return []string{http.MethodGet, http.MethodHead}
-	}
-	return []string{method}
-}
-
-// path is that of a pattern.
-func (r *route) path() string {
-	_, path, _ := strings.Cut(r.pattern, " ")
-	return path
 }

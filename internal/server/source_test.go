@@ -109,7 +109,7 @@ func (s *served) open(t *testing.T, path string, headers ...string) *reading {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", s.socket)
 	}}
-	resp, err := transport.RoundTrip(req)
+	resp, err := transport.RoundTrip(req) //nolint:bodyclose // close does it
 	if err != nil {
 		cancel()
 		t.Fatalf("%s: %v", path, err)
