@@ -75,8 +75,11 @@ func ask[T any](ctx context.Context, t *through, key string, call func(context.C
 			}
 			defer t.slots.Release(1)
 			v, size, err := call(ctx)
-			if err == nil {
+			switch {
+			case err == nil:
 				t.keep(key, v, size)
+			case status.Code(err) == codes.Unavailable:
+				err = unavailable(err.Error()) // plain words; gRPC's would be of a connection that the client doesn't have
 			}
 			return v, err
 		})
