@@ -107,7 +107,7 @@ func bounded[T any](ctx context.Context, a *agentClient, call func(context.Conte
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	v, err := call(limited)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || limited.Err() != nil) {
 		return v, fmt.Errorf("plegd at %s has not answered after %v: %w", a.Socket(), a.timeout, errTimeout)
 	}
 	return v, a.explain(err)

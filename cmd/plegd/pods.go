@@ -73,10 +73,10 @@ func (o *podsOptions) run(parent context.Context) error {
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	slices.SortStableFunc(list.Pods, podOrder)
-	if o.form.structured() {
+	if o.form.structured() { // in the agent's own order
 		return o.form.write(o.std.out, list)
 	}
+	slices.SortStableFunc(list.Pods, podOrder)
 	if o.form.name == formName {
 		return writeNames(o.std.out, list.Pods)
 	}
