@@ -103,7 +103,7 @@ func (s *waitSeen) note(ev *client.Event) {
 	}
 	t := s.thing(id)
 	if !ofContainer || s.target.container != "" {
-		t.state = state
+		t.state, t.exit = state, ""
 		t.exited(ev.ExitCode, ev.GetReason())
 	}
 }
