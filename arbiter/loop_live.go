@@ -140,12 +140,16 @@ func (s *LiveSubscription) Next(ctx context.Context) (ev *store.Event, live bool
 		s.buf = nil
 	}
 	s.read++
-	if at, ok := s.feed.written(s.read); ok {
-		s.resume = at
-	}
 	return ev, true, nil
 }
 
-// Position returns that from which to subscribe again so as to lose nothing:
-// what was returned live since comes again.
-func (s *LiveSubscription) Position() timestamps.Position { return s.resume }
+// Position returns that from which to subscribe again so as to lose nothing: what
+// was returned live and is not written yet comes again.
+func (s *LiveSubscription) Position() timestamps.Position {
+	if s.feed != nil {
+		if at, ok := s.feed.written(s.read); ok {
+			s.resume = at
+		}
+	}
+	return s.resume
+}

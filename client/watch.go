@@ -81,7 +81,7 @@ type Update struct {
 	Event *Event
 	// Position is the one to go on from after this: all events up to it have come
 	// that the filter lets through. Of a live event it is that of the last event
-	// before it that was written.
+	// before it that is known to be written.
 	Position string
 }
 
@@ -233,9 +233,12 @@ func (w *watcher) stream(ctx context.Context) error {
 		case *plegdv1.WatchResponse_Pods:
 			pods = append(pods, m.Pods.Pods...) // they are yielded as one
 		case *plegdv1.WatchResponse_Events:
-			for _, ev := range m.Events.Events {
-				if !ev.Live {
+			for i, ev := range m.Events.Events {
+				switch {
+				case !ev.Live:
 					w.from = From{Position: ev.Position}
+				case i == len(m.Events.Events)-1 && m.Events.Position != "":
+					w.from = From{Position: m.Events.Position}
 				}
 				if !w.yield(&Update{Event: ev, Position: w.from.Position}, nil) {
 					return errBroken

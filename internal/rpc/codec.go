@@ -42,7 +42,7 @@ const (
 	// event has a few hundred bytes.
 	encodedBytes = 4 << 10
 	// fields of WatchResponse and Events, checked by TestEncodedByHand.
-	fieldEvents, fieldEvent = protowire.Number(2), protowire.Number(1)
+	fieldEvents, fieldEvent, fieldPosition = protowire.Number(2), protowire.Number(1), protowire.Number(2)
 )
 
 // encoder keeps the newest events as they are sent: most watches send the same
@@ -81,13 +81,21 @@ func encodeEvent(ev *pleg.Event, live bool) ([]byte, error) {
 	return protobuf.MarshalOptions{UseCachedSize: true}.MarshalAppend(b, m)
 }
 
-// eventsMessage is a WatchResponse of encoded entries.
-func eventsMessage(entries [][]byte, size int) raw {
+// eventsMessage is a WatchResponse of encoded entries, and of the position to go on
+// from if one is given.
+func eventsMessage(entries [][]byte, size int, position string) raw {
+	if position != "" {
+		size += protowire.SizeTag(fieldPosition) + protowire.SizeBytes(len(position))
+	}
 	b := make([]byte, 0, protowire.SizeTag(fieldEvents)+protowire.SizeBytes(size))
 	b = protowire.AppendTag(b, fieldEvents, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(size))
 	for _, entry := range entries {
 		b = append(b, entry...)
+	}
+	if position != "" {
+		b = protowire.AppendTag(b, fieldPosition, protowire.BytesType)
+		b = protowire.AppendString(b, position)
 	}
 	return b
 }

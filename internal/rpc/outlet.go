@@ -60,6 +60,9 @@ func (s *Server) through(stream grpc.ServerStream, produce func(ctx context.Cont
 		if errors.Is(err, pleg.ErrStopped) {
 			return stopping(o.at())
 		}
+		if errors.Is(err, pleg.ErrBehind) {
+			return failed(codes.ResourceExhausted, plegdv1.Reason_REASON_SLOW, err, at(o.at()))
+		}
 		return statusOf(err)
 	case <-o.stalled.C:
 		return s.cut(stream.Context(), o.at())

@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
@@ -47,7 +46,7 @@ func watchRequest(req *plegdv1.WatchRequest) (r watch.Request, err error) {
 	switch req.Consistency {
 	case plegdv1.Consistency_CONSISTENCY_UNSPECIFIED, plegdv1.Consistency_CONSISTENCY_DURABLE:
 	case plegdv1.Consistency_CONSISTENCY_LIVE:
-		return r, status.Error(codes.Unimplemented, "consistency live: this agent sends events once they are written; ask for durable")
+		r.Live = true
 	default:
 		return r, fmt.Errorf("%w: consistency %d: must be durable or live", watch.ErrRequest, req.Consistency)
 	}
@@ -93,10 +92,12 @@ func newSelection(f *plegdv1.Filter) (*selection.Selection, error) {
 type sender struct {
 	s    *Server
 	out  *outlet
+	in   *watch.Watch
 	full bool
 
 	entries [][]byte // events that are not sent yet
 	size    int      // of them, bytes
+	live    bool     // one of them is
 	last    pleg.Position
 }
 
@@ -107,16 +108,17 @@ func (w *sender) run(ctx context.Context, src watch.Source, r watch.Request) err
 			return err
 		}
 	}
-	in, err := watch.New(src, r)
+	var err error
+	w.in, err = watch.New(src, r)
 	if r.Snapshot {
 		if err == nil {
-			err = w.sendPods(ctx, in)
+			err = w.sendPods(ctx)
 		}
 		w.s.snapshot.free()
 	}
 	for err == nil {
 		var m watch.Message
-		if m, err = in.Next(ctx); err == nil {
+		if m, err = w.in.Next(ctx); err == nil {
 			err = w.send(m)
 		}
 	}
@@ -130,8 +132,8 @@ func (w *sender) run(ctx context.Context, src watch.Source, r watch.Request) err
 }
 
 // sendPods sends the snapshot, which is the first message.
-func (w *sender) sendPods(ctx context.Context, in *watch.Watch) error {
-	m, err := in.Next(ctx)
+func (w *sender) sendPods(ctx context.Context) error {
+	m, err := w.in.Next(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,15 +152,23 @@ func (w *sender) send(m watch.Message) error {
 			Bookmark: &plegdv1.Bookmark{Position: at, SnapshotEnd: m.Bookmark.SnapshotEnd},
 		}}, at)
 	}
-	entry, err := w.s.encoded.event(m.Event)
+	entry, err := w.entry(&m)
 	if err != nil {
 		return err
 	}
-	w.entries, w.size, w.last = append(w.entries, entry), w.size+len(entry), m.Event.Position
+	w.entries, w.size, w.live, w.last = append(w.entries, entry), w.size+len(entry), w.live || m.Live, w.in.Position()
 	if len(w.entries) >= batchEvents || w.size >= batchBytes {
 		return w.flush()
 	}
 	return nil
+}
+
+// entry encodes an event. A live one has no position to be found again by.
+func (w *sender) entry(m *watch.Message) ([]byte, error) {
+	if m.Live {
+		return encodeEvent(m.Event, true)
+	}
+	return w.s.encoded.event(m.Event)
 }
 
 // flush sends the events that wait for others.
@@ -166,8 +176,12 @@ func (w *sender) flush() error {
 	if len(w.entries) == 0 {
 		return nil
 	}
-	m := eventsMessage(w.entries, w.size)
+	at, resume := w.last.String(), ""
+	if w.live {
+		resume = at
+	}
+	m := eventsMessage(w.entries, w.size, resume)
 	clear(w.entries) // what is shared is not to be kept by an idle watch
-	w.entries, w.size = w.entries[:0], 0
-	return w.out.send(m, w.last.String())
+	w.entries, w.size, w.live = w.entries[:0], 0, false
+	return w.out.send(m, at)
 }

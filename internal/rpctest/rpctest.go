@@ -125,6 +125,13 @@ func (a *Agent) Kill() {
 	a.end()
 }
 
+// Hold keeps the agent from writing anything, as a disk that hangs does, until
+// release is called.
+func (a *Agent) Hold() (release func()) {
+	a.store.mu.Lock()
+	return sync.OnceFunc(a.store.mu.Unlock)
+}
+
 func copyFile(from, to string) error {
 	src, err := os.Open(from)
 	if err != nil {

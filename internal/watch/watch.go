@@ -29,6 +29,8 @@ var (
 	// ErrRequest is wrapped by all errors that a Request is the cause of, but for
 	// positions that have expired.
 	ErrRequest = errors.New("invalid request")
+	// ErrNotLive: the source has no events before they are written.
+	ErrNotLive = errors.New("events are not to be had before they are written")
 	// ErrUnknown: what pods there are is not known yet.
 	ErrUnknown = errors.New("pods are not known yet")
 )
@@ -51,6 +53,9 @@ type Request struct {
 
 	Selection *selection.Selection // nil for all
 	Keepalive time.Duration        // longest silence; 0 for KeepaliveDefault
+	// Live sends events before they are written, without a position; of a source that
+	// can (ErrNotLive). What is told already comes as for any reader.
+	Live bool
 	// Once ends the watch, with io.EOF, when it has caught up: after the snapshot,
 	// or all events that there are. A bookmark comes before the end.
 	Once bool
@@ -89,6 +94,7 @@ type Bookmark struct {
 type Message struct {
 	Pods     []pleg.Pod  // the snapshot; nil if it is another message
 	Event    *pleg.Event // shared with other readers: not to be changed
+	Live     bool        // of an event that is not written yet and has no position
 	Bookmark *Bookmark
 }
 
@@ -98,16 +104,53 @@ type Message struct {
 // that ends it; else a bookmark alone. So a reader always learns at once that the
 // watch has begun, and from where to go on if it breaks before the first event.
 type Watch struct {
-	sub       *pleg.Subscription
+	sub       subscription
 	sel       *selection.Selection
 	keepalive time.Duration
 	quiet     time.Time // a message is due then
 	pods      []pleg.Pod
-	first     *pleg.Event   // read already, and the first to be sent
-	at        pleg.Position // of the last event that was sent or left out
+	first     *next         // read already, and the first to be sent
+	at        pleg.Position // to go on from after the last event that was sent or left out
 	state     state
 	once      bool
 	idle      func() error
+}
+
+// subscription is a pleg.LiveSubscription, or one that isn't live.
+type subscription interface {
+	Next(ctx context.Context) (ev *pleg.Event, live bool, err error)
+	Position() pleg.Position
+}
+
+// durable is a subscription that isn't live.
+type durable struct{ *pleg.Subscription }
+
+// Next implements subscription.
+func (d durable) Next(ctx context.Context) (ev *pleg.Event, live bool, err error) {
+	ev, err = d.Subscription.Next(ctx)
+	return ev, false, err
+}
+
+// next is an event that was read.
+type next struct {
+	*pleg.Event
+	live bool
+	at   pleg.Position // to go on from after it
+}
+
+// subscribe subscribes as is asked for.
+func subscribe(src Source, from *pleg.Position, live bool) (subscription, error) {
+	if !live {
+		sub, err := src.Subscribe(from)
+		return durable{sub}, err
+	}
+	lively, ok := src.(interface {
+		SubscribeLive(from *pleg.Position) (*pleg.LiveSubscription, error)
+	})
+	if !ok {
+		return nil, ErrNotLive
+	}
+	return lively.SubscribeLive(from)
 }
 
 // state is what comes next.
@@ -145,7 +188,7 @@ func New(src Source, r Request) (*Watch, error) {
 		oldest := src.Oldest()
 		from = &oldest
 	}
-	sub, err := src.Subscribe(from)
+	sub, err := subscribe(src, from, r.Live)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +211,7 @@ func (w *Watch) skipTo(ns int64) error {
 			w.first = ev
 			return nil
 		}
-		w.at = ev.Position
+		w.at = ev.at
 	}
 }
 
@@ -181,16 +224,25 @@ var past = func() context.Context {
 }()
 
 // poll returns the next event, nil if there is none yet.
-func (w *Watch) poll() (*pleg.Event, error) {
+func (w *Watch) poll() (*next, error) {
 	if ev := w.first; ev != nil {
 		w.first = nil
 		return ev, nil
 	}
-	ev, err := w.sub.Next(past)
+	ev, err := w.read(past)
 	if errors.Is(err, context.Canceled) {
 		return nil, nil
 	}
 	return ev, err
+}
+
+// read returns the next event and waits for it until ctx ends.
+func (w *Watch) read(ctx context.Context) (*next, error) {
+	ev, live, err := w.sub.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &next{ev, live, w.sub.Position()}, nil
 }
 
 // Next returns the next message and waits for it until ctx ends. Other errors
@@ -231,10 +283,10 @@ func (w *Watch) Next(ctx context.Context) (Message, error) {
 		case ev == nil: // it was silent for long enough
 			return w.bookmark(false), nil
 		}
-		w.at = ev.Position
+		w.at = ev.at
 		switch {
-		case w.sel.Event(ev):
-			return w.due(Message{Event: ev}), nil
+		case w.sel.Event(ev.Event):
+			return w.due(Message{Event: ev.Event, Live: ev.live}), nil
 		case time.Now().After(w.quiet): // much was read, and nothing of it selected
 			return w.bookmark(false), nil
 		}
@@ -243,7 +295,7 @@ func (w *Watch) Next(ctx context.Context) (Message, error) {
 }
 
 // wait returns the next event, nil once a bookmark is due.
-func (w *Watch) wait(ctx context.Context) (*pleg.Event, error) {
+func (w *Watch) wait(ctx context.Context) (*next, error) {
 	if w.idle != nil {
 		if err := w.idle(); err != nil {
 			return nil, err
@@ -251,7 +303,7 @@ func (w *Watch) wait(ctx context.Context) (*pleg.Event, error) {
 	}
 	waiting, cancel := context.WithDeadline(ctx, w.quiet)
 	defer cancel()
-	ev, err := w.sub.Next(waiting)
+	ev, err := w.read(waiting)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return nil, nil
 	}
@@ -262,6 +314,9 @@ func (w *Watch) wait(ctx context.Context) (*pleg.Event, error) {
 func (w *Watch) Position() pleg.Position { return w.at }
 
 func (w *Watch) bookmark(snapshotEnd bool) Message {
+	if w.first == nil {
+		w.at = w.sub.Position() // of live events more may be written by now
+	}
 	return w.due(Message{Bookmark: &Bookmark{Position: w.at, SnapshotEnd: snapshotEnd}})
 }
 

@@ -95,9 +95,9 @@ const (
 	Consistency_CONSISTENCY_UNSPECIFIED Consistency = 0 // durable
 	// An event is sent when it is written, or marked volatile while the disk is full.
 	Consistency_CONSISTENCY_DURABLE Consistency = 1
-	// An event is sent as soon as it is decided, before it is written, and marked
-	// live. After a crash of the agent what was not written is derived again,
-	// under other positions: only resume from positions of events that are not live.
+	// An event is sent as soon as it is decided, before it is written: marked live and
+	// without a position. After a crash of the agent what was not written is derived
+	// again, and may then be another.
 	Consistency_CONSISTENCY_LIVE Consistency = 2
 )
 
@@ -562,8 +562,11 @@ func (x *Pods) GetPods() []*Pod {
 }
 
 type Events struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Events []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// Of live events, which have no position themselves: the one to go on from after
+	// them. What is not written by then comes again.
+	Position      string `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -603,6 +606,13 @@ func (x *Events) GetEvents() []*Event {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *Events) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
 }
 
 type Bookmark struct {
@@ -659,8 +669,8 @@ func (x *Bookmark) GetSnapshotEnd() bool {
 
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Position      string                 `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
-	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // SandboxCreated, SandboxReady, …, ContainerDied, …, SequenceSkipped
+	Position      string                 `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"` // absent of a live one
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`         // SandboxCreated, SandboxReady, …, ContainerDied, …, SequenceSkipped
 	Incarnation   uint32                 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Pod           *EventPod              `protobuf:"bytes,4,opt,name=pod,proto3" json:"pod,omitempty"` // not of a SequenceSkipped
 	SandboxId     string                 `protobuf:"bytes,5,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -2357,9 +2367,10 @@ const file_plegd_v1_plegd_proto_rawDesc = "" +
 	"\bbookmark\x18\x03 \x01(\v2\x12.plegd.v1.BookmarkH\x00R\bbookmarkB\t\n" +
 	"\amessage\")\n" +
 	"\x04Pods\x12!\n" +
-	"\x04pods\x18\x01 \x03(\v2\r.plegd.v1.PodR\x04pods\"1\n" +
+	"\x04pods\x18\x01 \x03(\v2\r.plegd.v1.PodR\x04pods\"M\n" +
 	"\x06Events\x12'\n" +
-	"\x06events\x18\x01 \x03(\v2\x0f.plegd.v1.EventR\x06events\"I\n" +
+	"\x06events\x18\x01 \x03(\v2\x0f.plegd.v1.EventR\x06events\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\tR\bposition\"I\n" +
 	"\bBookmark\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\tR\bposition\x12!\n" +
 	"\fsnapshot_end\x18\x02 \x01(\bR\vsnapshotEnd\"\x9f\x05\n" +
