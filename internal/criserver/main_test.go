@@ -25,7 +25,7 @@ const patience = 30 * time.Second
 
 // node is a simulated runtime, a generator on it and the endpoint.
 type node struct {
-	t      *testing.T
+	t      testing.TB
 	rt     *simruntime.Runtime
 	path   string // of the runtime's socket
 	gen    *pleg.Generator
@@ -41,13 +41,13 @@ type option func(*pleg.Config, *Config)
 
 // start makes a node whose generator has listed everything, and hardly lists
 // again by itself.
-func start(t *testing.T, sim simruntime.Config, options ...option) *node {
+func start(t testing.TB, sim simruntime.Config, options ...option) *node {
 	t.Helper()
 	rt, path := simtest.Start(t, sim)
 	return startOn(t, rt, path, options...)
 }
 
-func startOn(t *testing.T, rt *simruntime.Runtime, path string, options ...option) *node {
+func startOn(t testing.TB, rt *simruntime.Runtime, path string, options ...option) *node {
 	t.Helper()
 	n := &node{t: t, rt: rt, path: path}
 	gcfg := pleg.Config{Endpoint: path, RelistPeriod: time.Hour, RelistPeriodMax: time.Hour}
@@ -75,7 +75,7 @@ func startOn(t *testing.T, rt *simruntime.Runtime, path string, options ...optio
 
 // inBackground runs something until the end of the test, or until the function
 // that it returns is called.
-func inBackground(t *testing.T, run func(context.Context) error) (stop func()) {
+func inBackground(t testing.TB, run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
@@ -99,7 +99,7 @@ func inBackground(t *testing.T, run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-func dial(t *testing.T, socket string, options ...grpc.DialOption) *grpc.ClientConn {
+func dial(t testing.TB, socket string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))...)
@@ -123,7 +123,7 @@ func (n *node) pod(name string) (sandbox, container string) {
 	return makePod(n.t, n.rt, name)
 }
 
-func makePod(t *testing.T, rt *simruntime.Runtime, name string) (sandbox, container string) {
+func makePod(t testing.TB, rt *simruntime.Runtime, name string) (sandbox, container string) {
 	t.Helper()
 	sandbox, err := rt.RunPodSandbox(simruntime.PodSpec{Namespace: "default", Name: name, UID: "uid-" + name})
 	if err != nil {
@@ -174,7 +174,7 @@ func (n *node) quiet() {
 	})
 }
 
-func eventually(t *testing.T, what string, met func() error) {
+func eventually(t testing.TB, what string, met func() error) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		err := met()
