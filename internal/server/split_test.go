@@ -1,0 +1,225 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plegd/plegd/internal/logtest"
+	"github.com/plegd/plegd/internal/unixsock"
+)
+
+const splitTimeout = 30 * time.Second
+
+// splitting is a splitter that runs until the end of the test, with a server on
+// each of its branches: each answers with the name of its branch and all that it
+// was sent until the client closes its half.
+type splitting struct {
+	path string
+	log  *logtest.Buffer
+}
+
+func splitted(t *testing.T, wait time.Duration) *splitting {
+	t.Helper()
+	s := &splitting{path: filepath.Join(t.TempDir(), "s"), log: &logtest.Buffer{}}
+	lis, err := unixsock.Listen(s.path, unixsock.GroupMode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sp := newSplitter(lis, slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	sp.wait = wait
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- sp.run(ctx) }()
+	served := make(chan struct{}, 2)
+	for name, b := range map[string]*branch{"http:": sp.http, "grpc:": sp.rpc} {
+		go func() {
+			defer func() { served <- struct{}{} }()
+			for {
+				conn, err := b.Accept()
+				if err != nil {
+					return
+				}
+				_ = conn.SetDeadline(time.Now().Add(splitTimeout))
+				all, _ := io.ReadAll(conn)
+				_, _ = conn.Write(append([]byte(name), all...))
+				_ = conn.Close()
+			}
+		}()
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		_, _ = sp.http.Close(), sp.rpc.Close()
+		<-served
+		<-served
+	})
+	return s
+}
+
+func (s *splitting) dial(t *testing.T) *net.UnixConn {
+	t.Helper()
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: s.path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(splitTimeout))
+	return conn
+}
+
+// A connection goes by its first bytes to one server or the other, however they
+// come, and that server gets all of them.
+func TestSplitByTheFirstBytes(t *testing.T) {
+	s := splitted(t, splitTimeout)
+	for _, tt := range []struct{ sent, want string }{
+		{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore", "grpc:"},
+		{"PRI * HTTP/2.0\r\n", "grpc:"},
+		{"PRI * HTTP/1.1\r\n\r\n", "http:"},
+		{"GET / HTTP/1.1\r\n\r\n", "http:"},
+		{"POST / HTTP/1.1\r\n\r\n", "http:"},
+		{"PRIX", "http:"},
+		{"\x00", "http:"},
+	} {
+		for _, parts := range [][]string{{tt.sent}, strings.Split(tt.sent, "")} {
+			conn := s.dial(t)
+			for _, part := range parts {
+				if _, err := conn.Write([]byte(part)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = conn.CloseWrite()
+			got, err := io.ReadAll(conn)
+			if err != nil || string(got) != tt.want+tt.sent {
+				t.Errorf("%q in %d parts: %q, %v", tt.sent, len(parts), got, err)
+			}
+		}
+	}
+	// Who has connected is said once to everybody, and each time to who looks closely.
+	if n := s.log.Count("level=INFO"); n != 1 || s.log.Count("pid=") != s.log.Count("uid=") || s.log.Count("level=DEBUG") < 14 {
+		t.Errorf("the log has %d lines of level info:\n%s", n, s.log)
+	}
+	if line := s.log.Lines()[0]; logtest.Attr(line, "pid") == "0" || logtest.Attr(line, "pid") == "" {
+		t.Errorf("a connection without a process: %s", line)
+	}
+}
+
+// Who says nothing, or stops in the middle of the first bytes, is closed.
+func TestSplitClosesTheSilent(t *testing.T) {
+	s := splitted(t, 50*time.Millisecond)
+	for _, sent := range []string{"", "PRI * HT"} {
+		conn := s.dial(t)
+		_, _ = conn.Write([]byte(sent))
+		if got, err := io.ReadAll(conn); len(got) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: %q, %v", sent, got, err)
+		}
+	}
+}
+
+// Thousands who say nothing keep nobody out, and are closed rather than kept.
+func TestSplitFloodOfTheSilent(t *testing.T) {
+	s := splitted(t, splitTimeout)
+	var silent []*net.UnixConn
+	for range 2000 {
+		silent = append(silent, s.dial(t))
+	}
+	for _, sent := range []string{"GET /", preface} {
+		conn := s.dial(t)
+		_, _ = conn.Write([]byte(sent))
+		_ = conn.CloseWrite()
+		if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), sent) {
+			t.Errorf("%q: %q, %v", sent, got, err)
+		}
+	}
+	open := 0
+	for _, conn := range silent {
+		_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			open++
+		}
+	}
+	if open > maxUndecided {
+		t.Errorf("%d silent connections are open", open)
+	}
+}
+
+// Both protocols are answered on the one socket of a server.
+func TestSocketServesBoth(t *testing.T) {
+	rpc := make(chan string, 1)
+	s := serve(t, func(cfg *Config) {
+		cfg.RPC = func(ctx context.Context, lis net.Listener) error {
+			defer context.AfterFunc(ctx, func() { _ = lis.Close() })()
+			for {
+				conn, err := lis.Accept()
+				if err != nil {
+					return nil
+				}
+				who, err := unixsock.PeerOf(conn)
+				if err != nil || who.PID != int32(os.Getpid()) || who.UID != uint32(os.Getuid()) {
+					t.Errorf("peer %+v, %v", who, err)
+				}
+				head := make([]byte, len(preface))
+				_, _ = io.ReadFull(conn, head)
+				rpc <- string(head)
+				_ = conn.Close()
+			}
+		}
+	})
+	conn, err := net.Dial("unix", s.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = conn.Write([]byte(preface))
+	if got := <-rpc; got != preface {
+		t.Errorf("gRPC got %q", got)
+	}
+	if got := s.ask(t, http.MethodGet, "/readyz", true); got.code != http.StatusOK {
+		t.Errorf("HTTP got %+v", got)
+	}
+}
+
+// The socket has the mode and the group that it was given, and warns if everybody
+// may connect.
+func TestSocketModeAndGroup(t *testing.T) {
+	gid := os.Getgid()
+	if os.Getuid() == 0 {
+		gid = 31999
+	}
+	s := serve(t, func(cfg *Config) { cfg.SocketMode, cfg.SocketGroup = 0o606, &gid })
+	info, err := os.Stat(s.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != 0o606 {
+		t.Errorf("mode %o", got)
+	}
+	if got := groupOf(info); got != gid {
+		t.Errorf("group %d", got)
+	}
+	if s.log.Count("every user of this machine") != 1 {
+		t.Errorf("no warning:\n%s", s.log)
+	}
+	if s := serve(t, nil); s.log.Count("every user") != 0 {
+		t.Errorf("a warning:\n%s", s.log)
+	}
+}
+
+func groupOf(info os.FileInfo) int {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1
+	}
+	return int(stat.Gid)
+}
