@@ -140,7 +140,9 @@ func (s *served) ask(t *testing.T, method, path string, unix bool) answer {
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}}
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://plegd"+path, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // a stream would last
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://plegd"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
