@@ -161,18 +161,25 @@ const readAhead = 256
 // each watches and calls do with each update, and idle whenever there is none
 // more for now: so what is written is neither held back, nor written bit by bit
 // while much comes. It ends with the first error, and with nil at the end of a
-// watch that has one. Both functions are called from one goroutine.
+// watch that has one. Both functions are called from the caller's goroutine, and
+// a panic of the watch is raised again there.
 func (a *agentClient) each(ctx context.Context, o client.WatchOptions, idle func() error, do func(*client.Update) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	type result struct {
-		update *client.Update
-		err    error
+		update   *client.Update
+		err      error
+		panicked any
 	}
 	results := make(chan result, readAhead)
 	go func() {
 		defer close(results)
+		defer func() {
+			if p := recover(); p != nil {
+				send(ctx, results, result{panicked: p})
+			}
+		}()
 		for u, err := range a.Watch(ctx, o) {
-			if !send(ctx, results, result{u, err}) {
+			if !send(ctx, results, result{update: u, err: err}) {
 				return
 			}
 		}
@@ -192,6 +199,8 @@ func (a *agentClient) each(ctx context.Context, o client.WatchOptions, idle func
 		switch {
 		case !ok:
 			return ctx.Err()
+		case r.panicked != nil:
+			panic(r.panicked)
 		case r.err != nil:
 			return a.explain(r.err)
 		}

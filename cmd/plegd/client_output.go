@@ -99,7 +99,7 @@ func (f *form) writeJSON(w io.Writer, text []byte) error {
 	var err error
 	switch f.name {
 	case formYAML:
-		if text, err = yaml.JSONToYAML(text); err != nil {
+		if text, err = yaml.JSONToYAML(harmless(text)); err != nil {
 			return err
 		}
 	case formTemplate:
@@ -120,7 +120,7 @@ func (f *form) writeJSON(w io.Writer, text []byte) error {
 func (f *form) record(text []byte, terminal bool) ([]byte, error) {
 	switch f.name {
 	case formYAML:
-		doc, err := yaml.JSONToYAML(text)
+		doc, err := yaml.JSONToYAML(harmless(text))
 		return append([]byte("---\n"), doc...), err
 	case formTemplate:
 		return f.execute(text, terminal)

@@ -1,9 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -76,25 +77,23 @@ func stateColor(state string) color {
 	return plain
 }
 
-// harmless makes JSON safe for a terminal: the encoder leaves the control
-// characters from U+007F to U+009F as they are, and terminals obey some of
-// them. What is read back from it is the same.
+// harmless makes JSON safe for a terminal, and for YAML: the encoder leaves the
+// control characters from U+007F to U+009F as they are, of which terminals obey
+// some and which YAML doesn't have. What is read back from it is the same.
 func harmless(jsonText []byte) []byte {
-	if strings.IndexFunc(string(jsonText), isHighControl) < 0 {
+	if bytes.IndexFunc(jsonText, isRaw) < 0 {
 		return jsonText
 	}
-	var b strings.Builder
+	var b bytes.Buffer
 	for _, r := range string(jsonText) {
-		if isHighControl(r) {
-			const hex = "0123456789abcdef"
-			b.WriteString(`\u00`)
-			b.WriteByte(hex[r>>4])
-			b.WriteByte(hex[r&15])
+		if isRaw(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
 			continue
 		}
 		b.WriteRune(r)
 	}
-	return []byte(b.String())
+	return b.Bytes()
 }
 
-func isHighControl(r rune) bool { return r >= 0x7f && r <= 0x9f }
+// isRaw reports what only an escape can stand for. It is in strings only.
+func isRaw(r rune) bool { return r >= 0x7f && r <= 0x9f || r == 0xfffe || r == 0xffff }

@@ -111,7 +111,7 @@ func (v *topView) lines(width, height int, colors bool) []string {
 	add(plain, "events   %s; queue %d", v.events.text(v.now), s.Queued)
 	if v.podsUnknown != "" {
 		add(waits, "pods     %s", v.podsUnknown)
-		return crop(lines, height, 0)
+		return crop(lines, width, height, 0)
 	}
 	ready := 0
 	for i := range v.pods {
@@ -121,22 +121,22 @@ func (v *topView) lines(width, height int, colors bool) []string {
 	}
 	add(plain, "pods     %d, %d ready", len(v.pods), ready)
 	if len(v.pods) == 0 {
-		return crop(lines, height, 0)
+		return crop(lines, width, height, 0)
 	}
 	lines = append(lines, "")
-	return crop(append(lines, v.podLines(width, colors)...), height, len(v.pods))
+	return crop(append(lines, v.podLines(width, colors)...), width, height, len(v.pods))
 }
 
 // crop leaves out what a screen has no room for, and says how many pods that
 // are.
-func crop(lines []string, height, pods int) []string {
+func crop(lines []string, width, height, pods int) []string {
 	if height <= 0 || len(lines) <= height {
 		return lines
 	}
 	left := len(lines) - height + 1
 	lines = lines[:height-1]
 	if left <= pods {
-		return append(lines, fmt.Sprintf("… %d more", left))
+		return append(lines, cut(fmt.Sprintf("… %d more", left), width))
 	}
 	return append(lines, "…")
 }
