@@ -71,11 +71,12 @@ func TestSurvivesAgentRestart(t *testing.T) {
 	runPod(t, rt, "after")
 	p.await("what happened after is told", has("ContainerStarted", "after"))
 	p.await("the pods are up to date", rowOf("after"))
-	list := p.positions()
-	for i := 1; i < len(list); i++ {
-		if list[i-1] == list[i] {
-			t.Errorf("%s is shown twice", list[i])
+	shown := map[string]bool{}
+	for _, position := range p.positions() {
+		if shown[position] {
+			t.Errorf("%s is shown twice", position)
 		}
+		shown[position] = true
 	}
 	if !p.is("window.mark === 1") {
 		t.Error("the page was loaded again")
