@@ -29,7 +29,7 @@ func newEvents(std streams) *cobra.Command {
 		Use:   "events",
 		Short: "Show the events of a running agent",
 		Long: "events writes events as the agent on --socket tells them. On a terminal it follows them from\n" +
-			"now on; else, or with --no-follow, it writes those that the journal has and ends. When the\n" +
+			"now on; else, or with --no-follow too, it writes those that the journal has and ends. When the\n" +
 			"agent is restarted it waits and goes on, without a gap and without a repetition.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

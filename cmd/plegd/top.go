@@ -35,8 +35,8 @@ func newTop(std streams) *cobra.Command {
 		Short: "Watch the pods and the health of a running agent",
 		Long: "top shows the agent on --socket and its pods, those that aren't ready first: states, restarts,\n" +
 			"the event stream, the relist period, the rate of events and how late they were detected. On a\n" +
-			"terminal it draws anew until q or Ctrl-C; else it writes one view and ends, or with --interval\n" +
-			"one after the other.",
+			"terminal it draws anew until q or Ctrl-C; else it writes one view and ends, or with\n" +
+			"--interval one after the other.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.clientOptions.complete(cmd); err != nil {

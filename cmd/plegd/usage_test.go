@@ -226,7 +226,8 @@ func TestReferenceIsComplete(t *testing.T) {
 			t.Errorf("docs/reference.md lacks %q", line)
 		}
 	}
-	for _, args := range [][]string{{"run"}, {"simulate"}, {"state", "show"}, {"state", "check"}, {"state", "export"}, {"state", "compact"}, {"version"}} {
+	for _, args := range [][]string{{"run"}, {"simulate"}, {"state", "show"}, {"state", "check"}, {"state", "export"}, {"state", "compact"}, {"version"},
+		{"events"}, {"pods"}, {"pod"}, {"status"}, {"wait", "pod"}, {"wait", "container"}, {"relist"}, {"top"}} {
 		for _, name := range flagNames(t, args) {
 			if !strings.Contains(string(doc), "`--"+name) {
 				t.Errorf("docs/reference.md lacks --%s of plegd %s", name, strings.Join(args, " "))
@@ -262,6 +263,7 @@ func TestReferenceListsEveryJSONField(t *testing.T) {
 	}
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[pleg.Pod](), reflect.TypeFor[pleg.Status](), reflect.TypeFor[shownState](), reflect.TypeFor[checkedState](), reflect.TypeFor[unreadableState](), reflect.TypeFor[compactedState](), reflect.TypeFor[build](),
+		reflect.TypeFor[podList](), reflect.TypeFor[agentStatus](), reflect.TypeFor[relistResult](), reflect.TypeFor[cloudEventJSON](),
 	} {
 		check(typ)
 	}
