@@ -176,25 +176,24 @@ func (r *reader) send(out grpc.ServerStreamingServer[runtimeapi.ContainerEventRe
 
 // follow reads the events of the generator, once there is one, until ctx ends.
 func (s *Server) follow(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		src, _, err := s.cfg.Source()
 		if err != nil {
-			if !wait(ctx, listedPoll, nil) {
-				return nil
-			}
+			wait(ctx, listedPoll, nil)
 			continue
 		}
-		switch err := s.followFrom(ctx, src); {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, pleg.ErrStopped):
+		err = s.followFrom(ctx, src)
+		if errors.Is(err, pleg.ErrStopped) {
 			s.hub.close(errStopping) // the rest of the agent is about to end too
 			return nil
-		case !errors.Is(err, pleg.ErrExpired):
+		}
+		if errors.Is(err, pleg.ErrExpired) {
+			s.hub.cutAll(errMissed)
+		} else if ctx.Err() == nil {
 			return fmt.Errorf("events: %w", err)
 		}
-		s.hub.cutAll(errMissed)
 	}
+	return nil
 }
 
 // followFrom reads the events from now on.

@@ -147,24 +147,24 @@ func (n *node) quiet() {
 		if h := n.gen.Health(); !h.Listed || !h.Ready {
 			return errors.New("not ready")
 		}
-		real := map[string]int32{}
+		states := map[string]int32{}
 		for _, s := range n.rt.Truth().Sandboxes {
-			real[s.GetId()] = int32(s.GetState())
+			states[s.GetId()] = int32(s.GetState())
 		}
 		for _, c := range n.rt.Truth().Containers {
-			real[c.Status.GetId()] = int32(c.Status.GetState())
+			states[c.Status.GetId()] = int32(c.Status.GetState())
 		}
 		all := n.gen.Entities()
-		if len(all) != len(real) {
-			return fmt.Errorf("%d entities, want %d", len(all), len(real))
+		if len(all) != len(states) {
+			return fmt.Errorf("%d entities, want %d", len(all), len(states))
 		}
 		for i := range all {
 			e := &all[i]
 			if d := doubtStatus(e); d != "" {
 				return errors.New(string(d))
 			}
-			if state, ok := real[e.ID]; !ok || e.Reported != state {
-				return fmt.Errorf("%s is %d, want %d", e.ID, e.Reported, state)
+			if want, ok := states[e.ID]; !ok || e.Reported != want {
+				return fmt.Errorf("%s is %d, want %d", e.ID, e.Reported, want)
 			}
 		}
 		if n.server.shelf.lacks(all) {

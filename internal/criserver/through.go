@@ -70,14 +70,17 @@ func ask[T any](ctx context.Context, t *through, key string, call func(context.C
 		v, err, _ := t.flights.Do(key, func() (any, error) {
 			ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
 			defer cancel()
-			if err := t.slots.Acquire(ctx, 1); err != nil {
-				return nil, status.FromContextError(err).Err()
+			var v T
+			size, err := 0, status.FromContextError(t.slots.Acquire(ctx, 1)).Err()
+			if err == nil {
+				defer t.slots.Release(1)
+				v, size, err = call(ctx)
 			}
-			defer t.slots.Release(1)
-			v, size, err := call(ctx)
 			switch {
 			case err == nil:
 				t.keep(key, v, size)
+			case t.ctx.Err() != nil:
+				err = errStopping
 			case status.Code(err) == codes.Unavailable:
 				err = unavailable(err.Error()) // plain words; gRPC's would be of a connection that the client doesn't have
 			}

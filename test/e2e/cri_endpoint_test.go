@@ -149,12 +149,12 @@ func (c *criClients) compareStatuses(t *testing.T) {
 	}
 	for _, s := range sandboxes.GetItems() {
 		req := &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.GetId()}
-		real, err := c.rt.cri.PodSandboxStatus(t.Context(), req)
+		theirs, err := c.rt.cri.PodSandboxStatus(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ours, err := c.ours.PodSandboxStatus(t.Context(), req)
-		if d := cmp.Diff(real.GetStatus(), ours.GetStatus(), protocmp.Transform()); d != "" || err != nil {
+		if d := cmp.Diff(theirs.GetStatus(), ours.GetStatus(), protocmp.Transform()); d != "" || err != nil {
 			t.Errorf("sandbox %s (%s): %v\n%s", s.GetId(), s.GetMetadata().GetName(), err, d)
 		}
 	}
@@ -164,12 +164,12 @@ func (c *criClients) compareStatuses(t *testing.T) {
 	}
 	for _, s := range containers.GetContainers() {
 		req := &runtimeapi.ContainerStatusRequest{ContainerId: s.GetId()}
-		real, err := c.rt.cri.ContainerStatus(t.Context(), req)
+		theirs, err := c.rt.cri.ContainerStatus(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ours, err := c.ours.ContainerStatus(t.Context(), req)
-		if d := cmp.Diff(real.GetStatus(), ours.GetStatus(), protocmp.Transform()); d != "" || err != nil {
+		if d := cmp.Diff(theirs.GetStatus(), ours.GetStatus(), protocmp.Transform()); d != "" || err != nil {
 			t.Errorf("container %s (%s): %v\n%s", s.GetId(), s.GetState(), err, d)
 		}
 	}
@@ -191,17 +191,17 @@ func (c *criClients) compareLists(t *testing.T) {
 		"not ready": {State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}},
 		"id":        {Id: sandbox}, "short id": {Id: sandbox[:13]}, "shared beginning": {Id: ""}, "no such id": {Id: "nobody"}, "too long": {Id: sandbox + "0"},
 	} {
-		real, err := c.rt.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: f})
+		theirs, err := c.rt.cri.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: f})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ours, err := c.ours.ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{Filter: f})
-		if d := cmp.Diff(byID(real.GetItems()), byID(ours.GetItems()), protocmp.Transform()); d != "" || err != nil {
+		if d := cmp.Diff(byID(theirs.GetItems()), byID(ours.GetItems()), protocmp.Transform()); d != "" || err != nil {
 			t.Errorf("sandboxes, %s: %v\n%s", what, err, d)
 		}
 		stream, err := c.ours.StreamPodSandboxes(t.Context(), &runtimeapi.StreamPodSandboxesRequest{Filter: f})
 		items, err := drained(stream, err, (*runtimeapi.StreamPodSandboxesResponse).GetPodSandboxes)
-		if d := cmp.Diff(byID(real.GetItems()), byID(items), protocmp.Transform()); d != "" || err != nil {
+		if d := cmp.Diff(byID(theirs.GetItems()), byID(items), protocmp.Transform()); d != "" || err != nil {
 			t.Errorf("sandboxes streamed, %s: %v\n%s", what, err, d)
 		}
 	}
@@ -214,17 +214,17 @@ func (c *criClients) compareLists(t *testing.T) {
 		"pod": {PodSandboxId: sandbox}, "short pod": {PodSandboxId: sandbox[:13]}, "no such pod": {PodSandboxId: "nobody"},
 		"both": {Id: id, PodSandboxId: sandbox}, "of another": {Id: id, PodSandboxId: id},
 	} {
-		real, err := c.rt.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: f})
+		theirs, err := c.rt.cri.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: f})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ours, err := c.ours.ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: f})
-		if d := cmp.Diff(byID(real.GetContainers()), byID(ours.GetContainers()), protocmp.Transform()); d != "" || err != nil {
+		if d := cmp.Diff(byID(theirs.GetContainers()), byID(ours.GetContainers()), protocmp.Transform()); d != "" || err != nil {
 			t.Errorf("containers, %s: %v\n%s", what, err, d)
 		}
 		stream, err := c.ours.StreamContainers(t.Context(), &runtimeapi.StreamContainersRequest{Filter: f})
 		items, err := drained(stream, err, (*runtimeapi.StreamContainersResponse).GetContainers)
-		if d := cmp.Diff(byID(real.GetContainers()), byID(items), protocmp.Transform()); d != "" || err != nil {
+		if d := cmp.Diff(byID(theirs.GetContainers()), byID(items), protocmp.Transform()); d != "" || err != nil {
 			t.Errorf("containers streamed, %s: %v\n%s", what, err, d)
 		}
 	}
@@ -301,9 +301,9 @@ func crictlCommand(socket string, args ...string) *exec.Cmd {
 // compareCrictl compares what crictl prints on both sockets.
 func (c *criClients) compareCrictl(t *testing.T) {
 	t.Helper()
-	both := func(args ...string) (real, ours any) {
+	both := func(args ...string) (theirs, ours any) {
 		t.Helper()
-		for socket, v := range map[string]*any{c.rt.socket: &real, c.socket: &ours} {
+		for socket, v := range map[string]*any{c.rt.socket: &theirs, c.socket: &ours} {
 			out, err := crictl(t, socket, args...)
 			if err != nil {
 				t.Fatalf("on %s: %v", socket, err)
@@ -312,7 +312,7 @@ func (c *criClients) compareCrictl(t *testing.T) {
 				*v = out // it is text
 			}
 		}
-		return real, ours
+		return theirs, ours
 	}
 	ids := func(args ...string) []string {
 		out, err := crictl(t, c.rt.socket, args...)
@@ -328,15 +328,15 @@ func (c *criClients) compareCrictl(t *testing.T) {
 		append([]string{"inspect", "-o", "json"}, containers...), append([]string{"inspectp", "-o", "json"}, pods...),
 		{"version"}, {"info", "-o", "json"}, {"images", "-o", "json"}, {"inspecti", "-o", "json", imageName}, {"runtime-config"},
 	} {
-		real, ours := both(args...)
-		if d := cmp.Diff(sortedByID(real), sortedByID(ours)); d != "" || real == "" {
+		theirs, ours := both(args...)
+		if d := cmp.Diff(sortedByID(theirs), sortedByID(ours)); d != "" || theirs == "" {
 			t.Errorf("crictl %s: %s", strings.Join(args[:min(4, len(args))], " "), d)
 		}
 	}
 	// Of statistics, whose they are; the numbers are those of the moment.
 	for _, args := range [][]string{{"stats", "-a", "-o", "json"}, {"statsp", "-o", "json"}, {"imagefsinfo", "-o", "json"}} {
-		real, ours := both(args...)
-		if d := cmp.Diff(shape(real), shape(ours)); d != "" {
+		theirs, ours := both(args...)
+		if d := cmp.Diff(shape(theirs), shape(ours)); d != "" {
 			t.Errorf("crictl %v: %s", args, d)
 		}
 	}
@@ -414,12 +414,12 @@ func shape(v any) any {
 func TestCRIEndpointEvents(t *testing.T) {
 	t.Parallel()
 	c := watchCRI(t, containerd2)
-	real, ours := followEvents(t, c.rt.socket), followEvents(t, c.socket)
+	theirs, ours := followEvents(t, c.rt.socket), followEvents(t, c.socket)
 	tries := 0
 	eventually(t, settle, "both have subscribed", func() error { // of which they say nothing
 		c.rt.runPod(t, fmt.Sprintf("warm-%d", tries))
 		tries++
-		for _, l := range []*eventLog{real, ours} {
+		for _, l := range []*eventLog{theirs, ours} {
 			if n, bad := l.state(); n == 0 || bad != nil {
 				return fmt.Errorf("%d events, %w", n, bad)
 			}
@@ -434,21 +434,21 @@ func TestCRIEndpointEvents(t *testing.T) {
 	p.remove(t)
 	for _, entity := range []string{id, p.sandbox} {
 		eventually(t, settle, "crictl tells the whole life", func() error {
-			want, got := real.types(entity), ours.types(entity)
+			want, got := theirs.types(entity), ours.types(entity)
 			if !slices.Equal(want, got) || len(want) < 4 {
 				return fmt.Errorf("%s: %v, want %v", entity, got, want)
 			}
 			return nil
 		})
 	}
-	for what, e := range map[string]*eventLog{"runtime": real, "plegd": ours} {
+	for what, e := range map[string]*eventLog{"runtime": theirs, "plegd": ours} {
 		stopped := e.find(id, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 		if len(stopped.GetContainersStatuses()) != 1 || stopped.GetContainersStatuses()[0].GetExitCode() != 9 ||
 			stopped.GetPodSandboxStatus().GetNetwork().GetIp() != p.ip || stopped.GetCreatedAt() == 0 {
 			t.Errorf("%s: stopped: %v", what, stopped)
 		}
 	}
-	a := real.find(id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
+	a := theirs.find(id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 	b := ours.find(id, runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT)
 	if d := cmp.Diff(a, b, protocmp.Transform(), protocmp.IgnoreFields(a, "created_at")); d != "" {
 		t.Errorf("started: %s", d)
