@@ -93,9 +93,3 @@ func (o *filterOptions) request() *plegdv1.Filter {
 		Types: f.Types, Sources: f.Sources,
 	}
 }
-
-// empty reports whether everything is chosen.
-func (o *filterOptions) empty() bool {
-	f := &o.filter
-	return len(f.Namespaces)+len(f.Pods)+len(f.UIDs)+len(f.Containers)+len(f.Labels)+len(f.Types)+len(f.Sources) == 0
-}

@@ -26,12 +26,15 @@ var modules = []string{
 	"golang.org/x/net", // netutil, for the bound on connections; gRPC brings it in anyway
 	"golang.org/x/sync",
 	"golang.org/x/sys",
+	"golang.org/x/term", // of the binary alone
 	"golang.org/x/time",
 	"google.golang.org/genproto/googleapis/rpc", // the details of an error's status
 	"google.golang.org/grpc",
 	"google.golang.org/protobuf",
-	"k8s.io/apimachinery/pkg/labels", // selectors as kubectl takes them
+	"k8s.io/apimachinery/pkg/labels",        // selectors as kubectl takes them
+	"k8s.io/apimachinery/pkg/util/duration", // ages as kubectl shows them
 	"k8s.io/cri-api",
+	"sigs.k8s.io/yaml",
 }
 
 // checkSurface finds packages and modules that nobody decided on.
