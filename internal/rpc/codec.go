@@ -35,12 +35,13 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 const (
-	// encodedEvents are kept for other watches: those that keep up are all
-	// within the last few commits.
-	encodedEvents = 512
-	// encodedBytes is the largest that is kept; with the labels of most pods an
-	// event has a few hundred bytes.
-	encodedBytes = 4 << 10
+	// encodedEvents are kept for other watches, as many as come in a second or two of
+	// a very busy node: watches that keep up are no further apart.
+	encodedEvents = 2048
+	// encodedBytes is the largest that is kept. With the labels of most pods an event
+	// has a few hundred bytes, so that what is kept is less than 1 MiB, and never
+	// more than 4.
+	encodedBytes = 2 << 10
 	// fields of WatchResponse and Events, checked by TestEncodedByHand.
 	fieldEvents, fieldEvent, fieldPosition = protowire.Number(2), protowire.Number(1), protowire.Number(2)
 )

@@ -25,6 +25,9 @@ const (
 	KeepaliveDefault = 30 * time.Second
 )
 
+// pauseAfter is after how many events of which none is selected there is a pause.
+const pauseAfter = 256
+
 var (
 	// ErrRequest is wrapped by all errors that a Request is the cause of, but for
 	// positions that have expired.
@@ -60,7 +63,9 @@ type Request struct {
 	// or all events that there are. A bookmark comes before the end.
 	Once bool
 	// Idle, if set, is called before a wait for more: a reader that gathers what it
-	// passes on can pass it on now. Its error is returned by Next.
+	// passes on can pass it on now. It is called too each time that so many events
+	// were read of which none is selected that a reader may want to make a pause.
+	// Its error is returned by Next.
 	Idle func() error
 }
 
@@ -109,7 +114,7 @@ type Watch struct {
 	keepalive time.Duration
 	quiet     time.Time // a message is due then
 	pods      []pleg.Pod
-	first     *next         // read already, and the first to be sent
+	first     next          // read already, and the first to be sent; its Event is nil if there is none
 	at        pleg.Position // to go on from after the last event that was sent or left out
 	state     state
 	once      bool
@@ -204,7 +209,7 @@ func New(src Source, r Request) (*Watch, error) {
 func (w *Watch) skipTo(ns int64) error {
 	for {
 		ev, err := w.poll()
-		if err != nil || ev == nil {
+		if err != nil || ev.Event == nil {
 			return err
 		}
 		if ev.ObservedAt >= ns {
@@ -223,26 +228,26 @@ var past = func() context.Context {
 	return ctx
 }()
 
-// poll returns the next event, nil if there is none yet.
-func (w *Watch) poll() (*next, error) {
-	if ev := w.first; ev != nil {
-		w.first = nil
+// poll returns the next event, an empty one if there is none yet.
+func (w *Watch) poll() (next, error) {
+	if ev := w.first; ev.Event != nil {
+		w.first = next{}
 		return ev, nil
 	}
 	ev, err := w.read(past)
 	if errors.Is(err, context.Canceled) {
-		return nil, nil
+		return next{}, nil
 	}
 	return ev, err
 }
 
 // read returns the next event and waits for it until ctx ends.
-func (w *Watch) read(ctx context.Context) (*next, error) {
+func (w *Watch) read(ctx context.Context) (next, error) {
 	ev, live, err := w.sub.Next(ctx)
 	if err != nil {
-		return nil, err
+		return next{}, err
 	}
-	return &next{ev, live, w.sub.Position()}, nil
+	return next{ev, live, w.sub.Position()}, nil
 }
 
 // Next returns the next message and waits for it until ctx ends. Other errors
@@ -268,9 +273,9 @@ func (w *Watch) Next(ctx context.Context) (Message, error) {
 		return Message{}, io.EOF
 	case sendEvents:
 	}
-	for ctx.Err() == nil {
+	for unselected := 1; ctx.Err() == nil; unselected++ {
 		ev, err := w.poll()
-		if ev == nil && err == nil {
+		if ev.Event == nil && err == nil {
 			if w.once {
 				w.state = ended
 				return w.bookmark(false), nil
@@ -280,32 +285,37 @@ func (w *Watch) Next(ctx context.Context) (Message, error) {
 		switch {
 		case err != nil:
 			return Message{}, err
-		case ev == nil: // it was silent for long enough
+		case ev.Event == nil: // it was silent for long enough
 			return w.bookmark(false), nil
 		}
 		w.at = ev.at
 		switch {
 		case w.sel.Event(ev.Event):
 			return w.due(Message{Event: ev.Event, Live: ev.live}), nil
+		case unselected%pauseAfter != 0:
 		case time.Now().After(w.quiet): // much was read, and nothing of it selected
 			return w.bookmark(false), nil
+		case w.idle != nil:
+			if err := w.idle(); err != nil {
+				return Message{}, err
+			}
 		}
 	}
 	return Message{}, ctx.Err()
 }
 
-// wait returns the next event, nil once a bookmark is due.
-func (w *Watch) wait(ctx context.Context) (*next, error) {
+// wait returns the next event, an empty one once a bookmark is due.
+func (w *Watch) wait(ctx context.Context) (next, error) {
 	if w.idle != nil {
 		if err := w.idle(); err != nil {
-			return nil, err
+			return next{}, err
 		}
 	}
 	waiting, cancel := context.WithDeadline(ctx, w.quiet)
 	defer cancel()
 	ev, err := w.read(waiting)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return nil, nil
+		return next{}, nil
 	}
 	return ev, err
 }
@@ -314,7 +324,7 @@ func (w *Watch) wait(ctx context.Context) (*next, error) {
 func (w *Watch) Position() pleg.Position { return w.at }
 
 func (w *Watch) bookmark(snapshotEnd bool) Message {
-	if w.first == nil {
+	if w.first.Event == nil {
 		w.at = w.sub.Position() // of live events more may be written by now
 	}
 	return w.due(Message{Bookmark: &Bookmark{Position: w.at, SnapshotEnd: snapshotEnd}})
