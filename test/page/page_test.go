@@ -169,3 +169,37 @@ func TestToken(t *testing.T) {
 	}
 	p.noErrors("401") // the browser tells of the answers before
 }
+
+// While nothing is known the page says why, and doesn't show an empty node.
+func TestTellsWhyNothingIsKnown(t *testing.T) {
+	t.Parallel()
+	a, _ := startAgent(t, "--runtime-endpoint", "/nonexistent/cri.sock")
+	p := openAt(t, a, desktop)
+	p.await("it is not ready", `document.getElementById("verdict").innerText === "not ready"`)
+	p.await("the reason is told", `document.getElementById("checks").innerText.includes("/nonexistent/cri.sock")`)
+	p.await("the pods are not known", `document.getElementById("no-pods").innerText.startsWith("pods are not known yet")`)
+	p.await("the title says so", `document.title.startsWith("not ready")`)
+}
+
+// A browser's own EventSource reads the events too, and goes on over a restart of
+// the agent without help: nothing is missed and nothing comes twice.
+func TestEventSource(t *testing.T) {
+	t.Parallel()
+	a, rt := startAgent(t)
+	runPod(t, rt, "before")
+	p := open(t, a, desktop)
+	value[bool](p, `(() => {
+		window.told = [];
+		const source = new EventSource("v1/events?since=1h&type=ContainerStarted");
+		source.addEventListener("ContainerStarted", (e) => told.push(e.lastEventId + " " + JSON.parse(e.data).pod.name));
+		return true;
+	})()`)
+	p.await("what was there is told", `told.some((e) => e.endsWith(" before"))`)
+	a.restart(func() { runPod(t, rt, "meanwhile") })
+	p.await("what happened meanwhile is told", `told.some((e) => e.endsWith(" meanwhile"))`)
+	runPod(t, rt, "after")
+	p.await("what happened after is told", `told.some((e) => e.endsWith(" after"))`)
+	if told := value[[]string](p, "told"); len(told) != 3 {
+		t.Errorf("told %q", told)
+	}
+}
