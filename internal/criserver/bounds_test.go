@@ -92,6 +92,11 @@ func TestManyConnections(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	conn := dial(t, n.server.cfg.Socket)
+	soon, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer stop()
+	if _, err := runtimeapi.NewRuntimeServiceClient(conn).Version(soon, &runtimeapi.VersionRequest{}); err == nil {
+		t.Error("one more is served")
+	}
 	for _, c := range idle {
 		_ = c.Close()
 	}

@@ -32,7 +32,7 @@ const (
 func (n *node) subscribe() grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse] {
 	n.t.Helper()
 	conn := dial(n.t, n.server.cfg.Socket)
-	stream, err := runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(n.t.Context(), &runtimeapi.GetEventsRequest{})
+	stream, err := runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(n.ctx(), &runtimeapi.GetEventsRequest{})
 	n.must(err)
 	_, err = stream.Header()
 	n.must(err)
@@ -308,7 +308,7 @@ func TestClientsThatLeave(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 20 {
 		conn := dial(t, n.server.cfg.Socket)
-		stream, err := runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
+		stream, err := runtimeapi.NewRuntimeServiceClient(conn).GetContainerEvents(n.ctx(), &runtimeapi.GetEventsRequest{})
 		n.must(err)
 		_, err = stream.Header()
 		n.must(err)

@@ -189,3 +189,10 @@ func eventually(t testing.TB, what string, met func() error) {
 
 // calls is how many calls the runtime has had, but for event streams.
 func (n *node) calls() int { return n.rt.CallStats("").Started }
+
+// ctx bounds a call that would else wait for ever.
+func (n *node) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
+	n.t.Cleanup(cancel)
+	return ctx
+}

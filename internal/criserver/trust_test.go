@@ -64,7 +64,7 @@ func (n *node) untrusted(p Policy, sandbox, container, why string) {
 	if made := n.calls() - before; p == ReadThrough && made < 4 {
 		n.t.Errorf("%d calls to the runtime", made)
 	}
-	events, err := n.cri.GetContainerEvents(n.t.Context(), &runtimeapi.GetEventsRequest{})
+	events, err := n.cri.GetContainerEvents(n.ctx(), &runtimeapi.GetEventsRequest{})
 	if err == nil {
 		_, err = events.Recv()
 	}
@@ -164,7 +164,7 @@ func TestRelistsFail(t *testing.T) {
 		})
 		sandbox, container := n.pod("a")
 		n.quiet()
-		events, err := n.cri.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
+		events, err := n.cri.GetContainerEvents(n.ctx(), &runtimeapi.GetEventsRequest{})
 		n.must(err)
 		_, err = events.Header()
 		n.must(err)
@@ -206,7 +206,7 @@ func TestNoRuntimeYet(t *testing.T) {
 		n := &node{t: t, cri: runtimeapi.NewRuntimeServiceClient(dial(t, cfg.Socket))}
 		errs := n.reads("s", "c")
 		_, errs["Version"] = n.cri.Version(t.Context(), nil)
-		events, err := n.cri.GetContainerEvents(t.Context(), nil)
+		events, err := n.cri.GetContainerEvents(n.ctx(), nil)
 		if err == nil {
 			_, err = events.Recv()
 		}
