@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/criserver"
 )
 
@@ -54,6 +55,7 @@ func (a *agent) serveCRI() (run func(context.Context) error, err error) {
 	}
 	s, err := criserver.New(criserver.Config{
 		Socket: a.o.cri.socket, Untrusted: criserver.Policy(a.o.cri.untrusted), RPCTimeout: a.o.rpcTimeout, Logger: a.log,
+		NoStream: a.o.mode == string(pleg.ModeGeneric),
 		Source: func() (criserver.Source, string, error) {
 			if gen := a.current(); gen != nil {
 				return gen, gen.Endpoint(), nil

@@ -127,7 +127,7 @@ func (s *Server) containers(ctx context.Context, f *runtimeapi.ContainerFilter) 
 // listable returns all entities of a kind, whose items are learnt as far as they
 // can be, or what speaks against listing them.
 func (s *Server) listable(ctx context.Context, kind store.Kind) ([]pleg.Entity, doubt) {
-	src, d := s.source()
+	src, d := s.cache()
 	if d != "" {
 		return nil, d
 	}

@@ -76,6 +76,9 @@ type Config struct {
 	// Source returns the cache and the runtime's own endpoint, or why there is
 	// nothing yet. Once there is one it stays. Required.
 	Source func() (s Source, endpoint string, err error)
+	// NoStream says that the source reads no event stream: then what is new
+	// comes with relists alone.
+	NoStream bool
 	// RPCTimeout bounds each call to the runtime. Zero means the default of
 	// package cri.
 	RPCTimeout time.Duration

@@ -20,7 +20,7 @@ func (s *Server) PodSandboxStatus(ctx context.Context, req *runtimeapi.PodSandbo
 	if req.GetVerbose() {
 		return ask()
 	}
-	src, d := s.source()
+	src, d := s.cache()
 	if d != "" {
 		return doubted(s, d, ask)
 	}
@@ -54,7 +54,7 @@ func (s *Server) ContainerStatus(ctx context.Context, req *runtimeapi.ContainerS
 	if req.GetVerbose() {
 		return ask()
 	}
-	src, d := s.source()
+	src, d := s.cache()
 	if d != "" {
 		return doubted(s, d, ask)
 	}

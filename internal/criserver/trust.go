@@ -44,6 +44,36 @@ func (s *Server) source() (Source, doubt) {
 	return src, doubt(strings.Join(why, "; "))
 }
 
+// cache returns the cache for reading it, and what speaks against all of it.
+// While neither relists work nor the event stream, nothing new comes in. That is
+// no reason to call the agent not ready at once, nor to end event streams; but
+// the runtime's own socket would not answer as if nothing had happened.
+func (s *Server) cache() (Source, doubt) {
+	src, d := s.source()
+	if d != "" {
+		return nil, d
+	}
+	var relist, stream *pleg.Condition
+	h := src.Health()
+	for i, c := range h.Conditions {
+		switch c.Name {
+		case pleg.ConditionRelistFailing:
+			relist = &h.Conditions[i]
+		case pleg.ConditionStreamDown:
+			stream = &h.Conditions[i]
+		}
+	}
+	switch {
+	case relist == nil:
+		return src, ""
+	case stream != nil:
+		return src, doubt("nothing new comes in: " + relist.Reason + "; event stream " + stream.Reason)
+	case s.cfg.NoStream:
+		return src, doubt("nothing new comes in: " + relist.Reason)
+	}
+	return src, ""
+}
+
 // doubtListed says what speaks against an entity's being in a list, with the
 // state that it has in the cache.
 func doubtListed(e *pleg.Entity) doubt {

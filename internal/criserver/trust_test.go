@@ -3,6 +3,7 @@ package criserver
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -191,6 +192,68 @@ func TestRelistsFail(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// While neither relists nor the stream bring anything new, clients are not told
+// the old, though the agent still counts as ready.
+func TestNothingNewComesIn(t *testing.T) {
+	for _, mode := range []pleg.Mode{pleg.ModeHybrid, pleg.ModeGeneric} {
+		t.Run(string(mode), func(t *testing.T) {
+			n := start(t, simruntime.Config{}, withPolicy(Unavailable), func(g *pleg.Config, c *Config) {
+				g.Mode, g.RelistPeriod, g.RelistPeriodMax = mode, 20*time.Millisecond, 20*time.Millisecond
+				c.NoStream = mode == pleg.ModeGeneric
+			})
+			sandbox, container := n.pod("a")
+			n.quiet()
+			relists := simtest.Rule(t, n.rt, simruntime.Rule{Method: "StreamPodSandboxes", Code: codes.Internal, Message: "broken"})
+			failing := func() bool { return has(n.gen.Health(), pleg.ConditionRelistFailing) }
+			eventually(t, "relists fail", func() error {
+				if !failing() {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			if mode == pleg.ModeHybrid { // the stream alone still brings what is new
+				for method, err := range n.reads(sandbox, container) {
+					if err != nil {
+						t.Errorf("%s: %v", method, err)
+					}
+				}
+				simtest.Rule(t, n.rt, simruntime.Rule{Method: "GetContainerEvents", Code: codes.Internal, Message: "no more", Times: 1000})
+				n.rt.EndStreams(codes.Internal)
+				eventually(t, "the stream is down", func() error {
+					if !has(n.gen.Health(), pleg.ConditionStreamDown) {
+						return errors.New("not yet")
+					}
+					return nil
+				})
+			}
+			if h := n.gen.Health(); !h.Ready {
+				t.Fatalf("not ready: %+v", h)
+			}
+			for method, err := range n.reads(sandbox, container) {
+				if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "nothing new comes in: relists are failing: ") {
+					t.Errorf("%s: %v", method, err)
+				}
+			}
+			relists.Remove()
+			eventually(t, "relists work", func() error {
+				if failing() {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			for method, err := range n.reads(sandbox, container) {
+				if err != nil {
+					t.Errorf("%s: %v", method, err)
+				}
+			}
+		})
+	}
+}
+
+func has(h pleg.Health, condition string) bool {
+	return slices.ContainsFunc(h.Conditions, func(c pleg.Condition) bool { return c.Name == condition })
 }
 
 // Before there is a runtime there is nothing to read through to.
