@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -266,7 +267,7 @@ func TestStreamsAreBounded(t *testing.T) {
 		open[i].line()
 	}
 	more := s.open(t, "/v1/events")
-	if line := more.line(); more.resp.StatusCode != 503 || !strings.Contains(line, "at most 96") || more.resp.Header.Get("Retry-After") == "" {
+	if line := more.line(); more.resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(line, "at most 96") || more.resp.Header.Get("Retry-After") == "" {
 		t.Errorf("one more: %d %s", more.resp.StatusCode, line)
 	}
 	for path, want := range map[string]int{"/readyz": 200, "/v1/pods": 200} {
