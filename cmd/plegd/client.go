@@ -107,10 +107,16 @@ func bounded[T any](ctx context.Context, a *agentClient, call func(context.Conte
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	v, err := call(limited)
-	if err != nil && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || limited.Err() != nil) {
+	if err != nil && ctx.Err() == nil && (limited.Err() != nil || outOfTime(err)) {
 		return v, fmt.Errorf("plegd at %s has not answered after %v: %w", a.Socket(), a.timeout, errTimeout)
 	}
 	return v, a.explain(err)
+}
+
+// outOfTime reports whether a call ended for its deadline, which the agent has
+// too: it may end the call by it, as cancelled, a moment before the caller does.
+func outOfTime(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // explain says of what serves on the socket without being plegd what that means.

@@ -59,8 +59,14 @@ func told(t *testing.T) (agentDir, *simruntime.Runtime, []store.Event) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := life(t, rt, other, "app", 3)
-	return dir, rt, r.await(t, "all is told", ends(last))
+	life(t, rt, other, "app", 3)
+	var events []store.Event
+	eventually(t, "all is told", func() bool {
+		events = r.all(t)
+		gone := slices.DeleteFunc(slices.Clone(events), func(ev store.Event) bool { return ev.Type != store.ContainerRemoved })
+		return len(gone) == 7
+	})
+	return dir, rt, events
 }
 
 // lines returns events as `plegd run --output json` writes them.

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -31,20 +30,20 @@ func (d agentDir) askInto(t *testing.T, path string, args ...string) (code int, 
 // differ from run to run.
 type rows struct {
 	mu   sync.Mutex
-	seen map[string]int
+	list []string
 }
 
 // scan reads a child's stdout to its end.
 func (c *child) scan(t *testing.T) *rows {
 	t.Helper()
-	r := &rows{seen: map[string]int{}}
+	r := &rows{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for s := bufio.NewScanner(c.out); s.Scan(); {
 			fields := strings.Fields(s.Text())
 			r.mu.Lock()
-			r.seen[strings.Join(fields[:min(len(fields), 5)], " ")]++
+			r.list = append(r.list, strings.Join(fields[:min(len(fields), 5)], " "))
 			r.mu.Unlock()
 		}
 	}()
@@ -55,11 +54,21 @@ func (c *child) scan(t *testing.T) *rows {
 	return r
 }
 
-// counts returns how often each row came.
-func (r *rows) counts() map[string]int {
+// all returns what there was so far.
+func (r *rows) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return maps.Clone(r.seen)
+	return slices.Clone(r.list)
+}
+
+// count returns how often a row came.
+func (r *rows) count(row string) (n int) {
+	for _, is := range r.all() {
+		if is == row {
+			n++
+		}
+	}
+	return n
 }
 
 // await waits for a row.
@@ -67,8 +76,8 @@ func (r *rows) await(t *testing.T, row string) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Logf("rows: %q", slices.Sorted(maps.Keys(r.counts())))
+			t.Logf("rows: %q", r.all())
 		}
 	}()
-	eventually(t, "there is a row "+row, func() bool { return r.counts()[row] > 0 })
+	eventually(t, "there is a row "+row, func() bool { return r.count(row) > 0 })
 }

@@ -74,9 +74,12 @@ func (o *eventsOptions) beginning() client.From {
 func (o *eventsOptions) read(ctx context.Context, agent *agentClient, w *eventWriter, from client.From, r reading) (client.From, error) {
 	reading := ctx
 	if !r.until.IsZero() {
+		// Not a deadline, which the agent would be told of and might end the watch
+		// by, a moment earlier.
 		var cancel context.CancelFunc
-		reading, cancel = context.WithDeadline(ctx, r.until)
+		reading, cancel = context.WithCancel(ctx)
 		defer cancel()
+		defer time.AfterFunc(time.Until(r.until), cancel).Stop()
 	}
 	request := client.WatchOptions{From: from, Filter: o.request(), Once: r.once}
 	if o.until.position != nil {

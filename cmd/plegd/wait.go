@@ -145,7 +145,7 @@ func (o *waitOptions) run(parent context.Context, target waitTarget) error {
 		return nil
 	case signalled.Err() != nil:
 		return fmt.Errorf("%s %s: was asked to stop before it is %s", target.kind(), target.text, o.state)
-	case ctx.Err() != nil:
+	case ctx.Err() != nil || outOfTime(err):
 		return fmt.Errorf("%s %.200q is not %s after %v, %s: %w", target.kind(), target.text, o.state, o.timeout, seen.last(), errTimeout)
 	}
 	return err

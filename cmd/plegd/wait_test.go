@@ -79,10 +79,10 @@ func TestWait(t *testing.T) {
 		// Removed meanwhile, and there again.
 		{args: "pod default/f --for=ready", before: "pod f; stop f", during: "remove f; pod f",
 			want: "pod default/f is notready; pod default/f is removed; pod default/f is created; pod default/f is ready"},
-		{args: "pod default/g --for=ready --timeout 300ms", code: exitTimeout, want: "pod default/g does not exist",
-			stderr: `plegd: pod "default/g" is not ready after 300ms, it does not exist: --timeout has passed`},
-		{args: "pod default/h --for=notready --timeout 300ms", before: "pod h", code: exitTimeout, want: "pod default/h is ready",
-			stderr: `plegd: pod "default/h" is not notready after 300ms, it is ready: --timeout has passed`},
+		{args: "pod default/g --for=ready --timeout 1s", code: exitTimeout, want: "pod default/g does not exist",
+			stderr: `plegd: pod "default/g" is not ready after 1s, it does not exist: --timeout has passed`},
+		{args: "pod default/h --for=notready --timeout 1s", before: "pod h", code: exitTimeout, want: "pod default/h is ready",
+			stderr: `plegd: pod "default/h" is not notready after 1s, it is ready: --timeout has passed`},
 
 		{args: "container default/i/app --for=running", before: "pod i; create i app; start i app", want: "container default/i/app is running"},
 		{args: "container uid-i1/app --for=running", before: "pod i1", during: "create i1 app; start i1 app",
@@ -96,9 +96,9 @@ func TestWait(t *testing.T) {
 		// With its pod, all of it goes.
 		{args: "container default/n/app --for=removed", before: "pod n; create n app", during: "remove n", want: "container default/n/app is created; container default/n/app is removed"},
 		// The next attempt counts, and not the one before it.
-		{args: "container default/o/app --for=exited --timeout 300ms", before: "pod o; create o app; start o app; fail o app; again o app; start o app", code: exitTimeout,
+		{args: "container default/o/app --for=exited --timeout 1s", before: "pod o; create o app; start o app; fail o app; again o app; start o app", code: exitTimeout,
 			want:   "container default/o/app is running",
-			stderr: `plegd: container "default/o/app" is not exited after 300ms, it is running: --timeout has passed`},
+			stderr: `plegd: container "default/o/app" is not exited after 1s, it is running: --timeout has passed`},
 		{args: "container default/p/app --for=running", before: "pod p; create p app; start p app; fail p app", during: "again p app; start p app",
 			want: "container default/p/app is exited, exit code 7 Error; container default/p/app is created; container default/p/app is running"},
 	} {
@@ -184,8 +184,8 @@ func TestWaitForTheAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := start(t, dir.args(endpoint, "--output", "none")...)
-	code, out, stderr = dir.ask("wait", "pod", "default/web", "--for", "notready", "--timeout", "2s")
-	if code != exitTimeout || out != "pod default/web does not exist\n" {
+	code, out, stderr = dir.ask("wait", "pod", "default/web", "--for", "removed", "--timeout", "60s")
+	if code != exitOK || out != "pod default/web does not exist\n" {
 		t.Errorf("code %d, %q, %q", code, out, stderr)
 	}
 	// Who is asked to stop says so, and does not say that all is well.
