@@ -49,10 +49,29 @@ func watchCRI(t *testing.T, f flavour, flags ...string) *criClients {
 	return c
 }
 
+// secondName is another name of the image: a status gives but one of them, a list the one that was asked for.
+const secondName = "localhost/plegd/workload:2"
+
+func (c *criClients) tagImage(t *testing.T) {
+	t.Helper()
+	cmd := c.rt.command("ctr", "--address", c.rt.socket, "--namespace", "k8s.io", "images", "tag", imageName, secondName)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("tag image: %v\n%s", err, out)
+	}
+	eventually(t, settle, "CRI sees the tag", func() error {
+		r, err := c.rt.images.ImageStatus(t.Context(), &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: secondName}})
+		if err == nil && r.GetImage() == nil {
+			err = errors.New("no such image")
+		}
+		return err
+	})
+}
+
 // manyPods makes pods of all kinds, several at a time: containers that run, have ended well or badly, or were
 // never started; sandboxes that have stopped, share the node's network, or have annotations.
 func (c *criClients) manyPods(t *testing.T, n int) {
 	t.Helper()
+	c.tagImage(t)
 	var group errgroup.Group
 	group.SetLimit(4)
 	for i := range n {
@@ -77,7 +96,7 @@ func (c *criClients) manyPods(t *testing.T, n int) {
 					PodSandboxId: p.sandbox, SandboxConfig: p.config,
 					Config: &runtimeapi.ContainerConfig{
 						Metadata: &runtimeapi.ContainerMetadata{Name: "waiting"},
-						Image:    &runtimeapi.ImageSpec{Image: imageName, Annotations: map[string]string{"a": "b"}},
+						Image:    &runtimeapi.ImageSpec{Image: secondName, Annotations: map[string]string{"a": "b"}},
 						Labels:   map[string]string{"only": "this", labelPodUID: p.uid}, Linux: &runtimeapi.LinuxContainerConfig{},
 					},
 				})
