@@ -201,6 +201,12 @@ func (f *feed) next(after timestamps.Position) (i int, ok bool) {
 	if after.Epoch == f.at.Epoch && after.Seq >= f.at.Seq {
 		return i, true
 	}
+	// Numbers mostly follow one another, so there is no need to search.
+	if behind := f.at.Seq - after.Seq; after.Epoch == f.at.Epoch && behind < uint64(i) {
+		if j := i - int(behind); f.tail[j-1].Position == after {
+			return j, true
+		}
+	}
 	for i > 0 && f.tail[i-1].Position.Epoch != after.Epoch {
 		i--
 	}

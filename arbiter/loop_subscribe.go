@@ -133,12 +133,21 @@ func (s *Subscription) fill() error {
 // fillFromTail reports whether memory knows what comes next, and takes it.
 func (s *Subscription) fillFromTail() bool {
 	s.feed.mu.Lock()
-	defer s.feed.mu.Unlock()
 	i, ok := s.feed.next(s.after)
-	if ok && i < len(s.feed.tail) {
+	events := s.feed.tail[i:min(len(s.feed.tail), i+readAtOnce)]
+	if i+len(events) > len(s.feed.tail)-s.feed.unwritten { // wrote will change some
+		events = slices.Clone(events)
+		s.feed.mu.Unlock()
+	} else { // they stay as they are, so nobody has to wait while they are copied
+		s.feed.mu.Unlock()
+		if ok {
+			events = slices.Clone(events)
+		}
+	}
+	if ok && len(events) > 0 {
 		// Copied, since a part of the tail would keep all of it alive for as
 		// long as this reader doesn't go on.
-		s.buf = slices.Clone(s.feed.tail[i:min(len(s.feed.tail), i+readAtOnce)])
+		s.buf = events
 	}
 	return ok
 }

@@ -2,12 +2,18 @@ package rpc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
@@ -101,53 +107,173 @@ func (w *writer) write(n int) time.Duration {
 	return time.Since(begin)
 }
 
+// counting is a client's codec that counts events and doesn't make anything of
+// them: what a client does with an event is not the agent's to pay.
+type counting struct{}
+
+func (counting) Name() string { return "proto" }
+
+func (counting) Marshal(v any) (mem.BufferSlice, error) {
+	b, err := proto.Marshal(v.(proto.Message))
+	return mem.BufferSlice{mem.SliceBuffer(b)}, err
+}
+
+func (counting) Unmarshal(data mem.BufferSlice, v any) error {
+	const events, event = 2, 1 // fields of WatchResponse and of Events
+	n, ok := v.(*int64)
+	if !ok {
+		return proto.Unmarshal(data.Materialize(), v.(proto.Message))
+	}
+	b := data.Materialize()
+	for field, rest := next(b); field != 0; field, rest = next(rest) {
+		if field != events {
+			continue
+		}
+		_, _, k := protowire.ConsumeTag(b)
+		body, _ := protowire.ConsumeBytes(b[k:])
+		for f, r := next(body); f != 0; f, r = next(r) {
+			if f == event {
+				*n++
+			}
+		}
+	}
+	return nil
+}
+
+// next returns the number of the first field and what comes after it.
+func next(b []byte) (protowire.Number, []byte) {
+	field, kind, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return 0, nil
+	}
+	return field, b[n+protowire.ConsumeFieldValue(field, kind, b[n:]):]
+}
+
 // subscribe opens so many watches, each on a connection of its own, and reads them
 // until stop is called. It counts what comes.
-func subscribe(b *testing.B, socket string, n int, filter *plegdv1.Filter, came *atomic.Int64) (stop func()) {
+func subscribe(b *testing.B, socket string, n int, came *atomic.Int64) (stop func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for range n {
-		stream, err := api(b, socket).Watch(ctx, &plegdv1.WatchRequest{Filter: filter})
+		conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(counting{})))
+		if err != nil {
+			b.Fatal(err)
+		}
+		stream, err := conn.NewStream(ctx, &plegdv1.PodLifecycle_ServiceDesc.Streams[0], plegdv1.PodLifecycle_Watch_FullMethodName)
 		if err == nil {
-			_, err = stream.Recv()
+			err = errors.Join(stream.SendMsg(&plegdv1.WatchRequest{}), stream.CloseSend(), stream.RecvMsg(new(int64)))
 		}
 		if err != nil {
 			b.Fatal(err)
 		}
 		all.Go(func() {
+			defer conn.Close()
 			for {
-				m, err := stream.Recv()
-				if err != nil {
+				var events int64
+				if stream.RecvMsg(&events) != nil {
 					return
 				}
-				came.Add(int64(len(m.GetEvents().GetEvents())))
+				came.Add(events)
 			}
 		})
 	}
 	return func() { cancel(); all.Wait() }
 }
 
-var _ = slices.Sorted[int]
-
-func BenchmarkExplore(b *testing.B) {
-	w, socket := startWriter(b)
-	for range 3 {
-		d := w.write(5000)
-		b.Logf("alone: %.0f/s", 5000/d.Seconds())
-		var came atomic.Int64
-		stop := subscribe(b, socket, 100, nil, &came)
-		begin := time.Now()
-		d = w.write(5000)
-		b.Logf("with 100: %.0f/s", 5000/d.Seconds())
-		for came.Load() < 100*10000 {
-			time.Sleep(time.Millisecond)
-		}
-		b.Logf("deliveries %d/s", int(float64(came.Load())/time.Since(begin).Seconds()))
-		stop()
-		stop = subscribe(b, socket, 100, &plegdv1.Filter{Pods: []string{"none"}}, &came)
-		d = w.write(5000)
-		b.Logf("with 100 filtered: %.0f/s", 5000/d.Seconds())
-		stop()
+// arrive waits until so many events have come.
+func arrive(came *atomic.Int64, want int) {
+	for came.Load() < int64(want) {
+		time.Sleep(time.Millisecond)
 	}
+}
+
+const (
+	benchWatches = 100
+	benchEvents  = 2000 // each two entries of the journal
+)
+
+// BenchmarkWriter measures how many events a second go through queue, core, commit
+// and publication while nobody watches, and while 100 watch: in turns, so that what
+// else the machine does concerns both. ratio is what is left with them.
+func BenchmarkWriter(b *testing.B) {
+	w, socket := startWriter(b)
+	w.write(benchEvents)
+	var alone, watched time.Duration
+	var came atomic.Int64
+	for b.Loop() {
+		alone += w.write(benchEvents)
+		b.StopTimer()
+		came.Store(0)
+		stop := subscribe(b, socket, benchWatches, &came)
+		b.StartTimer()
+		watched += w.write(benchEvents)
+		arrive(&came, 2*benchEvents*benchWatches) // all of them get everything
+		b.StopTimer()
+		stop()
+		b.StartTimer()
+	}
+	n := float64(b.N) * benchEvents
+	b.ReportMetric(n/alone.Seconds(), "alone/s")
+	b.ReportMetric(n/watched.Seconds(), "watched/s")
+	b.ReportMetric(alone.Seconds()/watched.Seconds(), "ratio")
+}
+
+// BenchmarkFanOut measures how many events a second come to 100 watches that have
+// the same history to read.
+func BenchmarkFanOut(b *testing.B) {
+	w, socket := startWriter(b)
+	var took time.Duration
+	for b.Loop() {
+		var came atomic.Int64
+		stop := subscribe(b, socket, benchWatches, &came)
+		begin := time.Now()
+		w.write(benchEvents)
+		arrive(&came, 2*benchEvents*benchWatches)
+		took += time.Since(begin)
+		b.StopTimer()
+		stop()
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(b.N)*2*benchEvents*benchWatches/took.Seconds(), "deliveries/s")
+}
+
+// BenchmarkStoppedWatch measures what ten watches that are not read cost ten that
+// are: ratio is how fast these get everything, compared with being alone.
+func BenchmarkStoppedWatch(b *testing.B) {
+	w, socket := startWriter(b)
+	const others = 10
+	var alone, beside time.Duration
+	for b.Loop() {
+		for _, stopped := range []bool{false, true} {
+			b.StopTimer()
+			ctx, cancel := context.WithCancel(context.Background())
+			c := api(b, socket)
+			for range others {
+				if !stopped {
+					break
+				}
+				if _, err := c.Watch(ctx, &plegdv1.WatchRequest{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var came atomic.Int64
+			stop := subscribe(b, socket, others, &came)
+			b.StartTimer()
+			begin := time.Now()
+			w.write(benchEvents)
+			arrive(&came, 2*benchEvents*others)
+			if stopped {
+				beside += time.Since(begin)
+			} else {
+				alone += time.Since(begin)
+			}
+			b.StopTimer()
+			stop()
+			cancel()
+			b.StartTimer()
+		}
+	}
+	b.ReportMetric(alone.Seconds()/beside.Seconds(), "ratio")
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -93,6 +94,7 @@ type Server struct {
 	crowd    *crowd
 	calls    atomic.Int64
 	watches  slots
+	turns    *rate.Limiter
 	snapshot slots
 	fresh    slots
 	relists  relists
@@ -107,7 +109,7 @@ func New(cfg Config) *Server {
 	}
 	cfg.Stall = cmp.Or(cfg.Stall, stallLimit)
 	s := &Server{
-		cfg: cfg, crowd: newCrowd(),
+		cfg: cfg, crowd: newCrowd(), turns: newTurns(),
 		watches: make(slots, maxWatches), snapshot: make(slots, maxSnapshots), fresh: make(slots, maxFresh),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())

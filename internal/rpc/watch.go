@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
@@ -20,13 +21,14 @@ const (
 	// costs little that was sent in vain, many enough that a message more doesn't
 	// count.
 	batchEvents, batchBytes = 256, 64 << 10
-	// turn times the number of watches is how long a watch waits from one turn to the
-	// next: 50 ms where there are 100. In a turn it reads what there is, at most
-	// batchEvents of which none is selected, and sends at most one batch. The first
-	// turn after a while without events is at once. So all watches together have
-	// 2,000 turns a second, however many they are, and the processors are left to the
-	// writer.
-	turn = 500 * time.Microsecond
+	// A watch takes turns: in one it reads what there is, at most batchEvents of which
+	// none is selected, and sends at most one batch. A turn costs turnTime, or
+	// eventTime for each event that was read, whichever is more, of the time that all
+	// watches have: a second in a second, and turnCredit in advance. So what happens
+	// once in a while comes to a hundred watches at once; and while much happens, all
+	// together have at most 5,000 turns a second, one after the other, and read at
+	// most 200,000 events, which leaves the processors to the writer.
+	turnTime, eventTime, turnCredit = 200 * time.Microsecond, 5 * time.Microsecond, 20 * time.Millisecond
 )
 
 // Watch implements plegdv1.PodLifecycleServer.
@@ -107,7 +109,7 @@ type sender struct {
 	size    int      // of them, bytes
 	live    bool     // one of them is
 	last    pleg.Position
-	turned  time.Time // when its present turn began
+	begun   int // events that were read before its present turn
 }
 
 func (w *sender) run(ctx context.Context, src watch.Source, r watch.Request) error {
@@ -180,20 +182,28 @@ func (w *sender) send(ctx context.Context, m watch.Message) error {
 	return w.rest(ctx)
 }
 
-// rest waits for the next turn.
+// rest ends a turn and waits until there is time for the next.
 func (w *sender) rest(ctx context.Context) error {
-	gap := time.Duration(len(w.s.watches)) * turn
-	if wait := time.Until(w.turned.Add(gap)); wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-timer.C:
-		}
+	read := w.in.Read()
+	cost := max(turnTime, time.Duration(read-w.begun)*eventTime)
+	w.begun = read
+	wait := w.s.turns.ReserveN(time.Now(), int(min(cost, turnCredit)/time.Microsecond)).Delay()
+	if wait == 0 {
+		return nil
 	}
-	w.turned = time.Now()
-	return nil
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// newTurns returns the time that all watches share, in microseconds.
+func newTurns() *rate.Limiter {
+	return rate.NewLimiter(rate.Limit(time.Second/time.Microsecond), int(turnCredit/time.Microsecond))
 }
 
 // entry encodes an event. A live one has no position to be found again by.

@@ -116,6 +116,7 @@ type Watch struct {
 	pods      []pleg.Pod
 	first     next          // read already, and the first to be sent; its Event is nil if there is none
 	at        pleg.Position // to go on from after the last event that was sent or left out
+	count     int           // events that were read
 	state     state
 	once      bool
 	idle      func() error
@@ -247,6 +248,7 @@ func (w *Watch) read(ctx context.Context) (next, error) {
 	if err != nil {
 		return next{}, err
 	}
+	w.count++
 	return next{ev, live, w.sub.Position()}, nil
 }
 
@@ -319,6 +321,9 @@ func (w *Watch) wait(ctx context.Context) (next, error) {
 	}
 	return ev, err
 }
+
+// Read returns how many events were read so far, selected or not.
+func (w *Watch) Read() int { return w.count }
 
 // Position returns the one to go on from after the last message.
 func (w *Watch) Position() pleg.Position { return w.at }
