@@ -122,7 +122,7 @@ func outOfTime(err error) bool {
 // explain says of what serves on the socket without being plegd what that means.
 func (a *agentClient) explain(err error) error {
 	if status.Code(err) == codes.Unimplemented {
-		return fmt.Errorf("socket %s: something answers there that is not this plegd, such as a CRI runtime or an older plegd; see --socket", a.Socket())
+		return fmt.Errorf("socket %s: %w: something else answers there, such as a CRI runtime or an older plegd; see --socket", a.Socket(), client.ErrUnavailable)
 	}
 	return err
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/plegd/plegd/internal/selection"
+	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/simruntime/simtest"
 	"github.com/plegd/plegd/internal/unixsock"
 )
 
@@ -126,6 +130,54 @@ func TestClientWithoutAgent(t *testing.T) {
 			var out, errs strings.Builder
 			err := execute(append(strings.Fields(cmd), "--socket", socket), streams{&out, &errs, func(string) string { return "" }})
 			if exitCode(err) != exitUnavailable || !strings.Contains(err.Error(), "socket "+socket) || !strings.Contains(err.Error(), want) {
+				t.Errorf("plegd %s: code %d, %v", cmd, exitCode(err), err)
+			}
+			if out.Len()+errs.Len() > 0 {
+				t.Errorf("plegd %s: also written: %s%s", cmd, &out, &errs)
+			}
+		}
+	}
+}
+
+// Nor is another server taken for one.
+func TestClientOfAnotherServer(t *testing.T) {
+	_, runtime := simtest.Start(t, simruntime.Config{}) // gRPC, but another service
+	silent := filepath.Join(t.TempDir(), "s")
+	lis, err := net.Listen("unix", silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { // a server that hangs up on what it doesn't understand
+		defer close(done)
+		for {
+			conn, err := lis.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "220 mail.example\r\n")
+			_ = conn.Close()
+		}
+	}()
+	defer func() {
+		_ = lis.Close()
+		<-done
+	}()
+	for _, cmd := range []string{"events", "pods", "pods --watch", "pod x", "status", "relist", "top"} {
+		for socket, want := range map[string]struct {
+			code int
+			text string
+		}{
+			runtime: {exitUnavailable, "something else answers there, such as a CRI runtime"},
+			silent:  {exitTimeout, silent + " has not answered after 300ms"},
+		} {
+			var out, errs strings.Builder
+			args := append(strings.Fields(cmd), "--socket", socket)
+			if socket == silent {
+				args = append(args, "--timeout", "300ms")
+			}
+			err := execute(args, streams{&out, &errs, func(string) string { return "" }})
+			if exitCode(err) != want.code || !strings.Contains(err.Error(), want.text) {
 				t.Errorf("plegd %s: code %d, %v", cmd, exitCode(err), err)
 			}
 			if out.Len()+errs.Len() > 0 {

@@ -15,7 +15,7 @@ import (
 // changes while a list is read is one change.
 func (o *podsOptions) runWatch(ctx context.Context, agent *agentClient) error {
 	w := podWatch{o: o, told: map[string]toldPod{}, table: podTable(o.form.name == formWide, colored(o.color, o.std))}
-	changed, listed := false, false
+	changed, listed := true, false
 	// A list is never behind the events that were told before it.
 	idle := func() error {
 		if !changed {
@@ -31,10 +31,16 @@ func (o *podsOptions) runWatch(ctx context.Context, agent *agentClient) error {
 		changed, listed = false, true
 		return w.show(list)
 	}
+	if err := idle(); err != nil { // within --timeout
+		return err
+	}
 	watch := client.WatchOptions{Filter: o.request(), StartOver: true, Keepalive: time.Second}
+	begun := false
 	return agent.each(ctx, watch, idle, func(u *client.Update) error {
-		// The first update says that the watch has begun.
-		changed = changed || !listed || u.Event != nil || u.Pods != nil
+		// The first update says that the watch has begun: what changed since the list
+		// above is in the next.
+		changed = changed || !begun || u.Event != nil || u.Pods != nil
+		begun = true
 		return nil
 	})
 }
