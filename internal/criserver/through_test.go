@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -71,6 +72,9 @@ func TestAnswersAreFreshForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, end := newTestThrough(t)
 		defer end()
+		if freshFor >= time.Second {
+			t.Errorf("answers are kept for %v: both samples of crictl stats would be the same", freshFor)
+		}
 		calls := 0
 		get := func(key string) int {
 			v, err := ask(t.Context(), x, key, func(context.Context) (int, int, error) { calls++; return calls, 10, nil })
@@ -173,6 +177,31 @@ func TestFlightsAreBounded(t *testing.T) {
 		clients.Wait()
 		if most != maxFlights {
 			t.Errorf("%d calls at once", most)
+		}
+	})
+}
+
+// Who waits for a call when the endpoint stops is told that, and not that the
+// call was called off.
+func TestStopWhileAsking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, end := newTestThrough(t)
+		errs := make(chan error, maxFlights+1)
+		for i := range maxFlights + 1 { // one of them waits for a place
+			go func() {
+				_, err := ask(context.WithoutCancel(t.Context()), x, fmt.Sprint(i), func(ctx context.Context) (int, int, error) {
+					<-ctx.Done()
+					return 0, 0, status.FromContextError(ctx.Err()).Err()
+				})
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		end()
+		for range maxFlights + 1 {
+			if err := <-errs; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "it stops") {
+				t.Error(err)
+			}
 		}
 	})
 }

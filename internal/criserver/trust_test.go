@@ -1,6 +1,7 @@
 package criserver
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"slices"
@@ -8,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -192,6 +195,31 @@ func TestRelistsFail(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// unopened is an event stream that must not be opened.
+type unopened struct {
+	grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]
+	t *testing.T
+}
+
+func (u unopened) Context() context.Context { return u.t.Context() }
+
+func (u unopened) SendHeader(metadata.MD) error {
+	u.t.Error("the stream is opened")
+	return nil
+}
+
+// A client that has seen its stream open may rely on it.
+func TestDoubtfulStreamIsNotOpened(t *testing.T) {
+	s, err := New(Config{Socket: filepath.Join(t.TempDir(), "s"), Source: func() (Source, string, error) { return nil, "", errors.New("nobody") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.GetContainerEvents(nil, unopened{t: t}); status.Code(err) != codes.Unavailable {
+		t.Error(err)
+	}
 }
 
 // While neither relists nor the stream bring anything new, clients are not told
