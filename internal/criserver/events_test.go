@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pleg "github.com/plegd/plegd"
@@ -324,4 +325,62 @@ func TestClientsThatLeave(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// podOf is a source that knows one pod.
+type podOf struct {
+	empty
+	sandboxes, containers []pleg.Entity
+}
+
+func (p podOf) EntitiesOf(key string) (sandboxes, containers []pleg.Entity) {
+	if key != "u" {
+		return nil, nil
+	}
+	return p.sandboxes, p.containers
+}
+
+// An event tells of its own sandbox, and leaves out what is in doubt.
+func TestEventTellsOfItsSandbox(t *testing.T) {
+	entity := func(kind store.Kind, id, sandbox string, state int32, rest proto.Message) pleg.Entity {
+		b, err := proto.Marshal(rest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &store.Record{Kind: kind, ID: id, Sandbox: sandbox, Reported: state, Rest: string(b)}
+		r.Evidence.Rest.State, r.Evidence.Reported.State = store.StateUp, store.StateUp
+		return pleg.Entity{Record: r}
+	}
+	sandbox := func(id string) pleg.Entity {
+		return entity(store.KindSandbox, id, id, 0, &runtimeapi.PodSandboxStatus{Id: id})
+	}
+	container := func(id, of string) pleg.Entity {
+		return entity(store.KindContainer, id, of, 1, &runtimeapi.ContainerStatus{Id: id})
+	}
+	pod := podOf{
+		sandboxes:  []pleg.Entity{sandbox("new"), sandbox("old")},
+		containers: []pleg.Entity{container("a", "new"), container("b", "old"), container("c", "new"), container("d", "new"), container("e", "new")},
+	}
+	pod.containers[2].Restored = true
+	pod.containers[3].Asked = store.ReasonContradict
+	pod.containers[4].Asked = store.ReasonExit137 // its status may change, and is what there is
+	ids := func(ev *runtimeapi.ContainerEventResponse) (ids string) {
+		ids = ev.GetPodSandboxStatus().GetId() + ":"
+		for _, c := range ev.GetContainersStatuses() {
+			ids += c.GetId()
+		}
+		return ids
+	}
+	event := func(uid, sandbox string) *pleg.Event {
+		return &pleg.Event{Type: store.SandboxReady, Pod: store.EventPod{UID: uid}, SandboxID: sandbox, ObservedAt: 7}
+	}
+	for want, ev := range map[string]*pleg.Event{"new:ae": event("u", "new"), "old:b": event("u", "old"), ":": event("other", "new")} {
+		got := tell(pod, ev)
+		if ids(got) != want || got.GetCreatedAt() != 7 || got.GetContainerId() != ev.SandboxID || got.GetContainerEventType() != started {
+			t.Errorf("%v, want %q", got, want)
+		}
+	}
+	if got := tell(pod, &pleg.Event{Type: store.SequenceSkipped}); got != nil {
+		t.Error(got)
+	}
 }
