@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
@@ -279,4 +280,39 @@ func TestTooManyConnectionsInUse(t *testing.T) {
 	if err != nil && len(said) == 0 || !strings.Contains(string(said), "256 connections are open and in use") {
 		t.Errorf("%q, %v", said, err)
 	}
+}
+
+// All connections together may have so many calls; those that have ended don't
+// count.
+func TestTooManyCalls(t *testing.T) {
+	n := rpctest.New(t)
+	n.Start()
+	c := api(t, n.Socket)
+	const most, each = 1024, 128 // of all, and of a connection
+	for range most + each {
+		if _, err := c.Status(t.Context(), &plegdv1.StatusRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range most / each {
+		h := healthpb.NewHealthClient(dial(t, n.Socket))
+		for range each {
+			stream, err := h.Watch(ctx, &healthpb.HealthCheckRequest{})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_, err := c.Status(t.Context(), &plegdv1.StatusRequest{})
+	checkError(t, err, codes.Unavailable, plegdv1.Reason_REASON_UNSPECIFIED, "1024 calls")
+	cancel()
+	rpctest.WaitFor(t, "room for a call", func() bool {
+		_, err := c.Status(t.Context(), &plegdv1.StatusRequest{})
+		return err == nil
+	})
 }
