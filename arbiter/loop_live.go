@@ -107,14 +107,13 @@ type LiveSubscription struct {
 // are those of Subscription.Next, and ErrBehind. The event is shared with other
 // readers, labels and all: don't change it.
 func (s *LiveSubscription) Next(ctx context.Context) (ev *store.Event, live bool, err error) {
-	for s.sub != nil {
-		if len(s.sub.buf) == 0 {
-			at, told := s.sub.feed.count()
-			if at == s.sub.after { // what is told later was decided after so many
-				s.feed, s.read, s.sub = s.sub.feed, told, nil
-				break
-			}
+	if s.sub != nil && len(s.sub.buf) == 0 {
+		at, told := s.sub.feed.count()
+		if at == s.sub.after { // what is told later was decided after so many
+			s.feed, s.read, s.sub = s.sub.feed, told, nil
 		}
+	}
+	if s.sub != nil {
 		ev, err = s.sub.Next(ctx)
 		if err == nil {
 			s.resume = ev.Position

@@ -21,11 +21,14 @@ import (
 	"github.com/plegd/plegd/internal/unixsock"
 )
 
-// The messages of the API. See the package's description.
 type (
-	Event     = plegdv1.Event
-	Pod       = plegdv1.Pod
-	Sandbox   = plegdv1.Sandbox
+	// Event is one entry of the journal, as the API tells it.
+	Event = plegdv1.Event
+	// Pod is the cached status of one pod.
+	Pod = plegdv1.Pod
+	// Sandbox is one sandbox of a pod.
+	Sandbox = plegdv1.Sandbox
+	// Container is one container of a pod.
 	Container = plegdv1.Container
 	// Filter chooses events and pods: values of one field are alternatives, fields
 	// that are set must all agree. A nil Filter chooses all.

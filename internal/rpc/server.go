@@ -127,7 +127,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 		grpc.ForceServerCodecV2(codec{}),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(s.admit),
-		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.ConnectionTimeout(greetTimeout), grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMin, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingTime, Timeout: pingTimeout}),
