@@ -1,19 +1,15 @@
 package rpc_test
 
 import (
+	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"sync"
+	"os"
+	"os/exec"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
@@ -107,79 +103,44 @@ func (w *writer) write(n int) time.Duration {
 	return time.Since(begin)
 }
 
-// counting is a client's codec that counts events and doesn't make anything of
-// them: what a client does with an event is not the agent's to pay.
-type counting struct{}
-
-func (counting) Name() string { return "proto" }
-
-func (counting) Marshal(v any) (mem.BufferSlice, error) {
-	b, err := proto.Marshal(v.(proto.Message))
-	return mem.BufferSlice{mem.SliceBuffer(b)}, err
-}
-
-func (counting) Unmarshal(data mem.BufferSlice, v any) error {
-	const events, event = 2, 1 // fields of WatchResponse and of Events
-	n, ok := v.(*int64)
-	if !ok {
-		return proto.Unmarshal(data.Materialize(), v.(proto.Message))
-	}
-	b := data.Materialize()
-	for field, rest := next(b); field != 0; field, rest = next(rest) {
-		if field != events {
-			continue
-		}
-		_, _, k := protowire.ConsumeTag(b)
-		body, _ := protowire.ConsumeBytes(b[k:])
-		for f, r := next(body); f != 0; f, r = next(r) {
-			if f == event {
-				*n++
-			}
-		}
-	}
-	return nil
-}
-
-// next returns the number of the first field and what comes after it.
-func next(b []byte) (protowire.Number, []byte) {
-	field, kind, n := protowire.ConsumeTag(b)
-	if n < 0 {
-		return 0, nil
-	}
-	return field, b[n+protowire.ConsumeFieldValue(field, kind, b[n:]):]
-}
-
-// subscribe opens so many watches, each on a connection of its own, and reads them
-// until stop is called. It counts what comes.
+// subscribe opens so many watches, each on a connection of its own, in a process
+// of their own as on a node, and reads them until stop is called. It counts what
+// comes.
 func subscribe(b *testing.B, socket string, n int, came *atomic.Int64) (stop func()) {
 	b.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	for range n {
-		conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(counting{})))
-		if err != nil {
-			b.Fatal(err)
-		}
-		stream, err := conn.NewStream(ctx, &plegdv1.PodLifecycle_ServiceDesc.Streams[0], plegdv1.PodLifecycle_Watch_FullMethodName)
-		if err == nil {
-			err = errors.Join(stream.SendMsg(&plegdv1.WatchRequest{}), stream.CloseSend(), stream.RecvMsg(new(int64)))
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		all.Go(func() {
-			defer conn.Close()
-			for {
-				var events int64
-				if stream.RecvMsg(&events) != nil {
-					return
-				}
-				came.Add(events)
-			}
-		})
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d:%s", readersEnv, n, socket))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
 	}
-	return func() { cancel(); all.Wait() }
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "0" { // all have begun
+		b.Fatalf("readers say %q", lines.Text())
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for lines.Scan() {
+			total, _ := strconv.ParseInt(lines.Text(), 10, 64)
+			came.Store(total)
+		}
+	}()
+	return func() {
+		_ = in.Close()
+		<-read
+		if err := cmd.Wait(); err != nil {
+			b.Error(err)
+		}
+	}
 }
 
 // arrive waits until so many events have come.
@@ -260,10 +221,13 @@ func BenchmarkStoppedWatch(b *testing.B) {
 			}
 			var came atomic.Int64
 			stop := subscribe(b, socket, others, &came)
+			w.write(benchEvents) // more than those that stop let through
+			arrive(&came, 2*benchEvents*others)
+			came.Store(0)
 			b.StartTimer()
 			begin := time.Now()
 			w.write(benchEvents)
-			arrive(&came, 2*benchEvents*others)
+			arrive(&came, 2*2*benchEvents*others)
 			if stopped {
 				beside += time.Since(begin)
 			} else {

@@ -35,18 +35,21 @@ func TestEncodedByHand(t *testing.T) {
 		var entries [][]byte
 		want, size, seen := &plegdv1.Events{}, 0, map[pleg.Position]bool{}
 		for _, ev := range rapid.SliceOfN(rapid.Custom(drawEvent), 1, 12).Draw(t, "events") {
-			// The same position has the same content, but for Volatile.
+			// The same position has the same content, but for Volatile, which changes when
+			// the event is written.
 			if seen[ev.Position] {
 				continue
 			}
 			seen[ev.Position] = true
-			for range 2 {
-				entry, err := s.event(ev)
+			for i := range 4 {
+				ev := *ev
+				ev.Volatile = i%3 == 0
+				entry, err := s.event(&ev)
 				if err != nil {
 					t.Fatal(err)
 				}
 				entries, size = append(entries, entry), size+len(entry)
-				want.Events = append(want.Events, protoEvent(ev))
+				want.Events = append(want.Events, protoEvent(&ev))
 			}
 		}
 		want.Position = rapid.SampledFrom([]string{"", "9f010203040506ab/7"}).Draw(t, "position")

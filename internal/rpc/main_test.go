@@ -3,7 +3,9 @@ package rpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -20,7 +22,16 @@ import (
 	"github.com/plegd/plegd/internal/simruntime"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if what := os.Getenv(readersEnv); what != "" {
+		if err := readers(what, os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // dial connects to an agent until the end of the test.
 func dial(t testing.TB, socket string) *grpc.ClientConn {

@@ -27,8 +27,8 @@ const (
 	// watches have: a second in a second, and turnCredit in advance. So what happens
 	// once in a while comes to a hundred watches at once; and while much happens, all
 	// together have at most 5,000 turns a second, one after the other, and read at
-	// most 200,000 events, which leaves the processors to the writer.
-	turnTime, eventTime, turnCredit = 200 * time.Microsecond, 5 * time.Microsecond, 20 * time.Millisecond
+	// most 160,000 events, which leaves the processors to the writer.
+	turnTime, eventTime, turnCredit = 200 * time.Microsecond, 6 * time.Microsecond, 20 * time.Millisecond
 )
 
 // Watch implements plegdv1.PodLifecycleServer.
