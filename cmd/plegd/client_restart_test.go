@@ -90,9 +90,14 @@ func TestPodsWatch(t *testing.T) {
 	dir := newAgentDir(t)
 	agent := start(t, dir.args(endpoint, "--output", "none")...)
 	dir.awaitReady(t)
+	newPod(t, rt, "still") // of which nothing changes
 	web := newPod(t, rt, "web")
 	c := start(t, "pods", "--watch", "--socket", dir.socket())
 	rows := c.scan(t)
+	asJSON := start(t, "pods", "--watch", "-o", "go-template={{.name}} {{len .containers}}", "--socket", dir.socket())
+	jsonRows := asJSON.scan(t)
+	jsonRows.await(t, "still 0")
+	jsonRows.await(t, "web 0")
 	rows.await(t, "default web ready 0/0 0")
 	id, err := rt.CreateContainer(web, simruntime.ContainerSpec{Name: "app"})
 	if err == nil {
@@ -113,6 +118,12 @@ func TestPodsWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows.await(t, "default web removed 0/0 0")
+	jsonRows.await(t, "web 1")
+	for _, n := range []int{rows.count("default still ready 0/0 0"), jsonRows.count("still 0")} {
+		if n > 2 { // once more it isn't restored any longer
+			t.Errorf("%d times: a pod of which nothing changes", n)
+		}
+	}
 	all := rows.all()
 	for i := 1; i < len(all); i++ {
 		if all[i] == all[i-1] {
@@ -120,5 +131,6 @@ func TestPodsWatch(t *testing.T) {
 		}
 	}
 	c.terminate()
+	asJSON.terminate()
 	agent.terminate()
 }

@@ -186,6 +186,9 @@ func TestNamesAreHarmless(t *testing.T) {
 			t.Errorf("plegd %q: %q", args, got)
 		}
 	}
+	if got := dir.mustAsk(t, "pods", "-o", "yaml"); evilBytes(strings.ReplaceAll(got, "\u202e", "")) || !strings.Contains(got, "owned") {
+		t.Errorf("%q", got)
+	}
 	// What programs read is told as it is, but not to a terminal.
 	if got := dir.mustAsk(t, "events", "-o", "go-template={{.pod.name}}", "--limit", "1"); got != evil+"\n" {
 		t.Errorf("%q", got)

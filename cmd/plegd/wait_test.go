@@ -235,5 +235,33 @@ func TestWaitSeen(t *testing.T) {
 		if s.word() != step.word || s.reached() != step.reached {
 			t.Errorf("step %d: %q, %v; want %q, %v", i, s.word(), s.reached(), step.word, step.reached)
 		}
+	} // Of several attempts the last one counts.
+	one, two := int32(1), int32(2)
+	s.begin([]*client.Pod{{Containers: []*client.Container{
+		{Id: "c1", Name: "app", State: "exited", ExitCode: &one}, {Id: "c2", Name: "app", Attempt: 1, State: "exited", ExitCode: &two},
+		{Id: "o", Name: "other", State: "running"},
+	}}})
+	if s.word() != "is exited, exit code 2" {
+		t.Errorf("%q", s.word())
+	}
+	// A pod that is notready and gets a new sandbox isn't over.
+	p := newWaitSeen(waitTarget{text: "ns/p"}, stateNotReady)
+	p.begin([]*client.Pod{{Sandboxes: []*client.Sandbox{{Id: "s", State: "notready"}}, Containers: []*client.Container{{Id: "c1", State: "running"}}}})
+	if p.word() != "is notready" || !p.reached() {
+		t.Errorf("%q, %v", p.word(), p.reached())
+	}
+	p.note(&client.Event{Type: string(store.SandboxCreated), SandboxId: "s2"})
+	if p.word() != "is created" || p.reached() {
+		t.Errorf("%q, %v", p.word(), p.reached())
+	}
+	// What is left of one without a sandbox is not nothing.
+	p.note(&client.Event{Type: string(store.SandboxRemoved), SandboxId: "s"})
+	p.note(&client.Event{Type: string(store.SandboxRemoved), SandboxId: "s2"})
+	if p.word() != "has no sandbox" {
+		t.Errorf("%q", p.word())
+	}
+	p.note(ev(store.ContainerRemoved, "c1", nil))
+	if p.word() != "is removed" {
+		t.Errorf("%q", p.word())
 	}
 }
