@@ -19,6 +19,7 @@ import (
 
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
 	"github.com/plegd/plegd/internal/logtest"
+	"github.com/plegd/plegd/internal/rpc"
 	"github.com/plegd/plegd/internal/rpctest"
 	"github.com/plegd/plegd/internal/simruntime"
 )
@@ -158,6 +159,30 @@ func TestStopEndsWatches(t *testing.T) {
 	}
 	if status.Code(err) != codes.Unavailable {
 		t.Error(err)
+	}
+}
+
+// The server alone ends watches too, whatever it serves does.
+func TestEndOfTheServerEndsWatches(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	a := n.Start()
+	socket, stop := serve(t, rpc.Config{Health: a.Generator.Health, Source: func() (rpc.Source, error) { return a.Generator, nil }})
+	open, err := api(t, socket).Watch(t.Context(), &plegdv1.WatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := open.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for err == nil {
+		_, err = open.Recv()
+	}
+	says := checkError(t, err, codes.Unavailable, plegdv1.Reason_REASON_STOPPING, "stops")
+	if says["position"] != first.GetBookmark().Position {
+		t.Errorf("position %v, want %s", says, first.GetBookmark().Position)
 	}
 }
 
