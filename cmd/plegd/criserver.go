@@ -15,6 +15,8 @@ import (
 type criOptions struct {
 	socket    string // "" for none
 	untrusted string
+	groupName string
+	group     *int // nil for the process's own
 }
 
 // addTo adds the flags.
@@ -25,14 +27,17 @@ func (o *criOptions) addTo(cmd *cobra.Command) {
 	}
 	o.untrusted = policies[0]
 	cmd.Flags().StringVar(&o.socket, "cri-socket", "", "unix socket of the read-only CRI endpoint, /path or unix:///path (default: none)")
+	cmd.Flags().StringVar(&o.groupName, "cri-socket-group", "", "group of --cri-socket, name or number (default: that of the process)")
 	choiceFlag(cmd, &o.untrusted, "cri-untrusted", "what the CRI endpoint does while the cache can't be relied on: ask the runtime, or say so", policies...)
 }
 
 // complete refuses what contradicts itself. socket is that of the API.
 func (o *criOptions) complete(f *pflag.FlagSet, socket string) error {
 	if o.socket == "" {
-		if f.Changed("cri-untrusted") {
-			return usagef("--cri-untrusted %s: is about the CRI endpoint; give --cri-socket too, or leave it out", o.untrusted)
+		for _, name := range []string{"cri-socket-group", "cri-untrusted"} {
+			if f.Changed(name) {
+				return usagef("--%s %.80s: is about the CRI endpoint; give --cri-socket too, or leave it out", name, f.Lookup(name).Value)
+			}
 		}
 		return nil
 	}
@@ -44,6 +49,13 @@ func (o *criOptions) complete(f *pflag.FlagSet, socket string) error {
 		return usagef("--cri-socket %q: is the socket of the API (--socket); it must be one of its own", path)
 	}
 	o.socket = path
+	if f.Changed("cri-socket-group") {
+		gid, err := groupID(o.groupName)
+		if err != nil {
+			return usagef("--cri-socket-group %.80q: %v", o.groupName, err)
+		}
+		o.group = &gid
+	}
 	return nil
 }
 
@@ -54,7 +66,7 @@ func (a *agent) serveCRI() (run func(context.Context) error, err error) {
 		return nil, nil //nolint:nilnil // nothing to serve is no error
 	}
 	s, err := criserver.New(criserver.Config{
-		Socket: a.o.cri.socket, Untrusted: criserver.Policy(a.o.cri.untrusted), RPCTimeout: a.o.rpcTimeout, Logger: a.log,
+		Socket: a.o.cri.socket, Group: a.o.cri.group, Untrusted: criserver.Policy(a.o.cri.untrusted), RPCTimeout: a.o.rpcTimeout, Logger: a.log,
 		NoStream: a.o.mode == string(pleg.ModeGeneric),
 		Source: func() (criserver.Source, string, error) {
 			if gen := a.current(); gen != nil {

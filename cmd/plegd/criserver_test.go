@@ -4,7 +4,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -22,7 +24,11 @@ func TestCRIEndpoint(t *testing.T) {
 	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
 	dir := newAgentDir(t)
 	socket := filepath.Join(string(dir), "cri", "s")
-	c := start(t, dir.args("unix://"+endpoint, "--cri-socket", "unix://"+socket, "--output", "none")...)
+	gid := os.Getgid() // another one takes root's rights
+	if os.Getuid() == 0 {
+		gid = 4711
+	}
+	c := start(t, dir.args("unix://"+endpoint, "--cri-socket", "unix://"+socket, "--cri-socket-group", strconv.Itoa(gid), "--output", "none")...)
 	dir.awaitReady(t)
 	pod := newPod(t, rt, "web")
 	conn := simtest.Dial(t, socket)
@@ -37,8 +43,8 @@ func TestCRIEndpoint(t *testing.T) {
 	if _, err := cri.StopPodSandbox(t.Context(), &runtimeapi.StopPodSandboxRequest{PodSandboxId: pod}); status.Code(err) != codes.PermissionDenied {
 		t.Error(err)
 	}
-	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
-		t.Errorf("socket: %v %v", info, err)
+	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 || int(info.Sys().(*syscall.Stat_t).Gid) != gid {
+		t.Errorf("socket: %+v %v", info, err)
 	}
 	events, err := cri.GetContainerEvents(t.Context(), &runtimeapi.GetEventsRequest{})
 	if err == nil {
@@ -103,12 +109,14 @@ func TestCRISocketInUse(t *testing.T) {
 
 func TestBadCRIFlags(t *testing.T) {
 	for args, want := range map[string]string{
-		"--cri-socket tcp://127.0.0.1:1":            `--cri-socket "tcp://127.0.0.1:1": must be the path of a unix socket, /path or unix:///path`,
-		"--cri-socket /" + strings.Repeat("x", 200): "a unix socket's may have 107",
-		"--socket /s --cri-socket unix:///s":        `--cri-socket "/s": is the socket of the API (--socket); it must be one of its own`,
-		"--cri-untrusted unavailable":               "--cri-untrusted unavailable: is about the CRI endpoint; give --cri-socket too, or leave it out",
-		"--cri-socket /x --cri-untrusted maybe":     `--cri-untrusted "maybe"`,
-		"--cri-socket unix://":                      "--cri-socket",
+		"--cri-socket tcp://127.0.0.1:1":                   `--cri-socket "tcp://127.0.0.1:1": must be the path of a unix socket, /path or unix:///path`,
+		"--cri-socket /" + strings.Repeat("x", 200):        "a unix socket's may have 107",
+		"--socket /s --cri-socket unix:///s":               `--cri-socket "/s": is the socket of the API (--socket); it must be one of its own`,
+		"--cri-socket-group 0":                             "--cri-socket-group 0: is about the CRI endpoint",
+		"--cri-socket /x --cri-socket-group nobody-has-it": `--cri-socket-group "nobody-has-it": must be the name of a group`,
+		"--cri-untrusted unavailable":                      "--cri-untrusted unavailable: is about the CRI endpoint; give --cri-socket too, or leave it out",
+		"--cri-socket /x --cri-untrusted maybe":            `--cri-untrusted "maybe"`,
+		"--cri-socket unix://":                             "--cri-socket",
 	} {
 		err := execute(append([]string{"run"}, strings.Fields(args)...), streams{&strings.Builder{}, &strings.Builder{}, func(string) string { return "" }})
 		if code := exitCode(err); code != exitUsage || !strings.Contains(oneLine(err), want) {

@@ -71,6 +71,9 @@ type Source interface {
 type Config struct {
 	// Socket is the path of the unix socket. Required.
 	Socket string
+	// Group is the socket's group; nil for that of the process. Its mode is
+	// unixsock.GroupMode.
+	Group *int
 	// Untrusted says what is done when the cache can't be relied on. Required.
 	Untrusted Policy
 	// Source returns the cache and the runtime's own endpoint, or why there is
@@ -113,7 +116,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.RPCTimeout == 0 {
 		cfg.RPCTimeout = cri.DefaultRPCTimeout
 	}
-	lis, err := unixsock.Listen(cfg.Socket, unixsock.GroupMode)
+	lis, err := unixsock.ListenFor(cfg.Socket, unixsock.GroupMode, cfg.Group)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.Socket, unixsock.Cause(err))
 	}
