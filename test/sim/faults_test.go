@@ -13,6 +13,7 @@ import (
 
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/store"
+	"github.com/plegd/plegd/timestamps"
 )
 
 // kind is a kind of fault. begin makes it happen and says what exactly; what it
@@ -226,6 +227,9 @@ var kinds = []kind{
 		d := between(rng, 100*time.Millisecond, 24*time.Hour)
 		if rng.IntN(2) == 0 {
 			d = -d
+		}
+		if d.Abs() <= timestamps.StepThreshold {
+			w.slack.Store(timestamps.StepThreshold)
 		}
 		w.clock.Step(d)
 		return d.String(), nil

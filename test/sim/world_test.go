@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,7 @@ type world struct {
 	p     plan
 	began time.Time
 	clock simruntime.StepClock // the machine's wall clock: the agent's and the runtime's
+	slack atomic.Int64         // ns by which it may have stepped without being noticed
 	rt    *simruntime.Runtime
 	lis   *bufconn.Listener
 	dir   string
