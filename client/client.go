@@ -47,6 +47,10 @@ const (
 	// reachTimeout is how long an agent may take to greet on a socket that it
 	// listens on: no round trip of a network is in it.
 	reachTimeout = 5 * time.Second
+	// redialMost is how long gRPC waits between two tries to connect. Trying a socket of
+	// this machine costs next to nothing, and reach waits for the next try: to have it
+	// made at once, by ResetConnectBackoff, is a data race in grpc-go 1.85.
+	redialMost = 250 * time.Millisecond
 	// pingTime and pingTimeout find out that an agent hangs. The agent refuses
 	// pings that come more often than each 10 s.
 	pingTime, pingTimeout = 20 * time.Second, 10 * time.Second
@@ -95,8 +99,7 @@ func Dial(socket string, o Options) (*Client, error) {
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			// A socket of this machine costs nothing to try.
-			Backoff:           backoff.Config{BaseDelay: retryFirst, Multiplier: 2, Jitter: 0.2, MaxDelay: retryMost},
+			Backoff:           backoff.Config{BaseDelay: retryFirst, Multiplier: 2, Jitter: 0.2, MaxDelay: redialMost},
 			MinConnectTimeout: reachTimeout,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout}),
@@ -209,15 +212,9 @@ func (c *Client) reach(ctx context.Context) error {
 	if c.conn.GetState() == connectivity.Ready {
 		return nil
 	}
-	probe, err := new(net.Dialer).DialContext(ctx, "unix", c.socket)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
-		return newSocketError(c.socket, err)
+	if err := c.probe(ctx); err != nil {
+		return err
 	}
-	_ = probe.Close() // nothing was said
-	c.conn.ResetConnectBackoff()
 	c.conn.Connect()
 	waiting, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -230,4 +227,17 @@ func (c *Client) reach(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// probe asks the system whether the socket can be connected to. The error is a
+// SocketError or ctx's.
+func (c *Client) probe(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.socket)
+	switch {
+	case err == nil:
+		return conn.Close() // nothing was said
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return newSocketError(c.socket, err)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/plegd/plegd/client"
+	"github.com/plegd/plegd/internal/rpc"
 	"github.com/plegd/plegd/internal/rpctest"
 	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/unixsock"
 )
 
 // churnLarge makes pods whose events are large.
@@ -82,6 +85,63 @@ func TestCallsOverRestarts(t *testing.T) {
 		if _, err := c.Status(within(t)); !errors.Is(err, client.ErrUnavailable) || !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("without: %v", err)
 		}
+	}
+}
+
+// A call whose connection breaks is made once more: an agent was restarted
+// meanwhile.
+func TestCallWhoseConnectionBreaks(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	a := n.Start()
+	socket := t.TempDir() + "/s"
+	lis, err := unixsock.Listen(socket, unixsock.GroupMode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	breaks := &breaking{Listener: lis}
+	srv := rpc.New(rpc.Config{Health: a.Generator.Health, Source: func() (rpc.Source, error) {
+		breaks.cut()
+		return a.Generator, nil
+	}})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ctx, breaks) }()
+	c := dial(t, socket, client.Options{})
+	if s, err := c.Status(within(t)); err != nil || !s.Ready {
+		t.Errorf("status %v, %v", s, err)
+	}
+	if !breaks.broke {
+		t.Error("no connection broke")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// breaking is a listener whose first connection breaks.
+type breaking struct {
+	net.Listener
+	mu    sync.Mutex
+	conn  net.Conn
+	broke bool
+}
+
+func (b *breaking) Accept() (net.Conn, error) {
+	conn, err := b.Listener.Accept()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.conn = conn
+	return conn, err
+}
+
+func (b *breaking) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.broke {
+		b.broke = true
+		_ = b.conn.Close()
 	}
 }
 

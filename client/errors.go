@@ -127,6 +127,11 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil && status.Code(err) != codes.DeadlineExceeded {
 		return ctx.Err()
 	}
+	if brokenOff(err) {
+		if why := c.probe(ctx); why != nil {
+			return why // says more
+		}
+	}
 	st := status.Convert(err)
 	e := &callError{socket: c.socket, status: st}
 	switch st.Code() {

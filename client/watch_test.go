@@ -24,6 +24,7 @@ func TestEventsOverRestarts(t *testing.T) {
 	a := n.Start()
 	var away notes
 	c := dial(t, n.Socket, client.Options{
+		Wait:         true, // a reader may begin after the first kill
 		Disconnected: func(error) { away.add("away") }, Reconnected: func() { away.add("back") },
 	})
 	ctx, cancel := context.WithCancel(within(t))

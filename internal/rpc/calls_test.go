@@ -235,6 +235,23 @@ func TestRequestRelist(t *testing.T) {
 	}
 	rpctest.WaitFor(t, "the new pod", func() bool { _, err := a.Generator.Pod("uid-db"); return err == nil })
 
+	// One that is asked for while one goes on is made after it.
+	lists := func() int { return n.Runtime.CallStats("StreamPodSandboxes").Started }
+	rpctest.WaitFor(t, "the lists to end", func() bool { return n.Runtime.CallStats("StreamPodSandboxes").InFlight == 0 })
+	a.Settle()
+	begun := lists()
+	hang, err := n.Runtime.AddRule(simruntime.Rule{Method: "StreamPodSandboxes", Hang: true})
+	n.Must(err)
+	for want := begun + 1; want <= begun+2; want++ {
+		if _, err := c.RequestRelist(t.Context(), &plegdv1.RequestRelistRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if want == begun+2 {
+			hang.Remove()
+		}
+		rpctest.WaitFor(t, "the list", func() bool { return lists() >= want })
+	}
+
 	for _, m := range []string{"ListPodSandbox", "StreamPodSandboxes"} {
 		_, err := n.Runtime.AddRule(simruntime.Rule{Method: m, Code: codes.Internal, Message: "broken"})
 		n.Must(err)
