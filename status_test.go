@@ -176,10 +176,6 @@ func (a *agent) fullStatus(rt *simruntime.Runtime) {
 	sandboxes, containers := map[string]*runtimeapi.PodSandboxStatus{}, map[string]*runtimeapi.ContainerStatus{}
 	tr := rt.Truth()
 	for _, s := range tr.Sandboxes {
-		if s.GetNetwork().GetIp() == "" { // a part without content says as little as none
-			s = proto.Clone(s).(*runtimeapi.PodSandboxStatus)
-			s.Network = nil
-		}
 		sandboxes[s.GetId()] = s
 	}
 	for _, c := range tr.Containers {
