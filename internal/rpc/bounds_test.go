@@ -88,7 +88,8 @@ func TestStoppedReaderIsCut(t *testing.T) {
 func TestConnectionOfStoppedReadersEnds(t *testing.T) {
 	t.Parallel()
 	n := rpctest.New(t)
-	n.RPC.Stall = 100 * time.Millisecond
+	log := &logtest.Buffer{}
+	n.RPC.Stall, n.RPC.Logger = 100*time.Millisecond, log.Logger()
 	a := n.Start()
 	from := a.Generator.Position().String()
 	large(t, n, a, 60)
@@ -102,9 +103,9 @@ func TestConnectionOfStoppedReadersEnds(t *testing.T) {
 		}
 		streams = append(streams, stream)
 	}
+	rpctest.WaitFor(t, "all of them to be cut", func() bool { return log.Count("is cut") == len(streams) }) // nobody reads
 	broken := 0
 	for _, stream := range streams {
-		time.Sleep(150 * time.Millisecond) // not reading
 		var err error
 		for err == nil {
 			_, err = stream.Recv()
