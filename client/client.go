@@ -44,6 +44,9 @@ const (
 	// maxMessage is ample for one pod with the runtime's own statuses, of which
 	// CRI allows 16 MiB each; the agent sends larger lists in parts.
 	maxMessage = 64 << 20
+	// window of each stream, bytes: what a loop that is slow over one event holds of the
+	// next. Without one gRPC lets it grow, which is of use over a network only.
+	window = 64 << 10
 	// reachTimeout is how long an agent may take to greet on a socket that it
 	// listens on: no round trip of a network is in it.
 	reachTimeout = 5 * time.Second
@@ -103,6 +106,7 @@ func Dial(socket string, o Options) (*Client, error) {
 			MinConnectTimeout: reachTimeout,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout}),
+		grpc.WithInitialWindowSize(window),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 	)
 	if err != nil {

@@ -33,10 +33,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// window of each stream, bytes. Without one grpc-go lets it grow, so that a client
+// that reads nothing may be sent a megabyte before it counts as stopped.
+const window = 64 << 10
+
 // dial connects to an agent until the end of the test.
 func dial(t testing.TB, socket string) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithInitialWindowSize(window))
 	if err != nil {
 		t.Fatal(err)
 	}
