@@ -153,9 +153,21 @@ func (f *feed) count() (at timestamps.Position, told uint64) {
 func (f *feed) written(n uint64) (at timestamps.Position, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n = min(n, f.told-uint64(f.unwritten))
-	if n == f.told {
-		return f.at, true
+	return f.of(min(n, f.told-uint64(f.unwritten)))
+}
+
+// nth returns the position of the n-th event that was published in this run. ok
+// is false where memory doesn't know it any more.
+func (f *feed) nth(n uint64) (at timestamps.Position, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.of(n)
+}
+
+// of is nth with the lock held.
+func (f *feed) of(n uint64) (at timestamps.Position, ok bool) {
+	if n >= f.told {
+		return f.at, n == f.told
 	}
 	after := f.told - n // so many were published after it
 	if after >= uint64(len(f.tail)) {

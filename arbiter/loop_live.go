@@ -13,8 +13,8 @@ import (
 // liveSize is how many events that were told already are kept for live readers.
 const liveSize = 1024
 
-// ErrBehind is returned to a live reader that was so slow that events it has not
-// read are not kept any more. Subscribing again from its Position loses nothing.
+// ErrBehind is returned to a live reader that was so slow that memory has not
+// what it has not read. Subscribing again from its Position loses nothing.
 var ErrBehind = errors.New("fell behind the live events")
 
 // live holds the events of this run from when they are decided on. Each is told
@@ -64,6 +64,13 @@ func (l *live) close() {
 	}
 }
 
+// has reports whether what was decided after the first n events is kept.
+func (l *live) has(n uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return n >= l.first
+}
+
 // after returns the events decided after the first n, and, where there are none
 // yet, what to wait for.
 func (l *live) after(n uint64) (events []store.Event, changed chan struct{}, err error) {
@@ -107,6 +114,9 @@ type LiveSubscription struct {
 // are those of Subscription.Next, and ErrBehind. The event is shared with other
 // readers, labels and all: don't change it.
 func (s *LiveSubscription) Next(ctx context.Context) (ev *store.Event, live bool, err error) {
+	if s.sub == nil && len(s.buf) == 0 {
+		s.catchUp()
+	}
 	if s.sub != nil && len(s.sub.buf) == 0 {
 		at, told := s.sub.feed.count()
 		if at == s.sub.after { // what is told later was decided after so many
@@ -140,6 +150,16 @@ func (s *LiveSubscription) Next(ctx context.Context) (ev *store.Event, live bool
 	}
 	s.read++
 	return ev, true, nil
+}
+
+// catchUp lets a reader that is too slow for what is kept live go on with what
+// was told since, as any other.
+func (s *LiveSubscription) catchUp() {
+	if !s.live.has(s.read) {
+		if at, ok := s.feed.nth(s.read); ok {
+			s.sub = &Subscription{feed: s.feed, after: at}
+		}
+	}
 }
 
 // Position returns that from which to subscribe again so as to lose nothing: what

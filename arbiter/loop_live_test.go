@@ -141,7 +141,8 @@ func TestLoopLiveHasEachEventOnce(t *testing.T) {
 }
 
 // TestLoopLiveReaderFallsBehind: what is kept for live readers is bounded. Who is
-// further behind is told so, and loses nothing by subscribing again.
+// further behind goes on with what was told, as any reader, and is live again
+// once it has that.
 func TestLoopLiveReaderFallsBehind(t *testing.T) {
 	d := drive(t, memory())
 	d.sync()
@@ -152,32 +153,48 @@ func TestLoopLiveReaderFallsBehind(t *testing.T) {
 	}
 	d.tell("first")
 	got := eventsOf(d.readLive(slow, 2))
-	all := []string{"first"}
-	for round := range 5 {
-		ids := names(string(rune('a'+round)), 250)
-		d.tell(ids...)
-		all = append(all, ids...)
-		d.sync(items(all)...)
-	}
+	all := d.many("first")
 	d.live.mu.Lock()
 	if n := len(d.live.events); n > 3*liveSize {
 		t.Errorf("%d events are kept", n)
 	}
 	d.live.mu.Unlock()
-	for {
-		ev, _, err := slow.Next(t.Context())
-		if errors.Is(err, ErrBehind) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, *ev)
-		if len(got) > 2*len(all) {
-			t.Fatal("never fell behind")
-		}
+	reads := d.readLive(slow, 2*len(all)-2)
+	if reads[0].live {
+		t.Error("what was told long ago came live")
 	}
+	got = append(got, eventsOf(reads)...)
+	if diff := cmp.Diff(bare(d.after(d.beginning())), bare(got)); diff != "" {
+		t.Error(diff)
+	}
+	release := d.faulty.Hold()
+	d.tell("last")
+	if reads := d.readLive(slow, 2); !reads[0].live || !reads[1].live {
+		t.Error("not live again")
+	}
+	release()
+	d.stop()
+}
+
+// TestLoopLiveReaderIsCut: where memory has nothing of what comes next the reader
+// is told so, and loses nothing by subscribing again.
+func TestLoopLiveReaderIsCut(t *testing.T) {
+	d := drive(t, memory())
+	d.sync()
+	from := d.beginning()
+	slow, err := d.SubscribeLive(&from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.tell("first")
+	got := eventsOf(d.readLive(slow, 2))
+	d.many("first")
 	at := slow.Position()
+	d.forgetTail()
+	slow.buf = nil
+	if _, _, err := slow.Next(t.Context()); !errors.Is(err, ErrBehind) {
+		t.Fatalf("got %v", err)
+	}
 	again, err := d.SubscribeLive(&at)
 	if err != nil {
 		t.Fatal(err)
@@ -189,6 +206,19 @@ func TestLoopLiveReaderFallsBehind(t *testing.T) {
 		t.Error(diff)
 	}
 	d.stop()
+}
+
+// many tells of more sandboxes than are kept for live readers.
+func (d *driven) many(first string) (all []string) {
+	d.t.Helper()
+	all = []string{first}
+	for round := range 5 {
+		ids := names(string(rune('a'+round)), 250)
+		d.tell(ids...)
+		all = append(all, ids...)
+		d.sync(items(all)...)
+	}
+	return all
 }
 
 // TestLoopLiveAfterACrash: an event that came live and was never written is found
