@@ -281,19 +281,28 @@ func openOf(conns []net.Conn) (open int) {
 	return open
 }
 
-// Who finds every connection in use is told so.
+// Who finds every connection in use is told so. Who comes when one of them isn't
+// any more takes its place, though it is still open, and the others go on.
 func TestTooManyConnectionsInUse(t *testing.T) {
 	n := rpctest.New(t)
 	n.Start()
 	const most = 256
-	for range most {
-		stream, err := api(t, n.Socket).Watch(t.Context(), &plegdv1.WatchRequest{})
+	first, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var last grpc.ServerStreamingClient[plegdv1.WatchResponse]
+	for i := range most {
+		ctx := t.Context()
+		if i == 0 {
+			ctx = first
+		}
+		stream, err := api(t, n.Socket).Watch(ctx, &plegdv1.WatchRequest{})
 		if err == nil {
 			_, err = stream.Recv()
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		last = stream
 	}
 	conn, err := net.Dial("unix", n.Socket)
 	if err != nil {
@@ -305,6 +314,15 @@ func TestTooManyConnectionsInUse(t *testing.T) {
 	said, err := io.ReadAll(conn)
 	if err != nil && len(said) == 0 || !strings.Contains(string(said), "256 connections are open and in use") {
 		t.Errorf("%q, %v", said, err)
+	}
+	cancel() // of the call; its connection stays
+	rpctest.WaitFor(t, "a place", func() bool {
+		_, err := api(t, n.Socket).Status(t.Context(), &plegdv1.StatusRequest{})
+		return err == nil
+	})
+	n.Pod("web")
+	if _, err := last.Recv(); err != nil {
+		t.Errorf("a watch from before: %v", err)
 	}
 }
 
@@ -335,7 +353,7 @@ func TestTooManyCalls(t *testing.T) {
 		}
 	}
 	_, err := c.Status(t.Context(), &plegdv1.StatusRequest{})
-	checkError(t, err, codes.Unavailable, plegdv1.Reason_REASON_UNSPECIFIED, "1024 calls")
+	checkError(t, err, codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, "1024 calls")
 	cancel()
 	rpctest.WaitFor(t, "room for a call", func() bool {
 		_, err := c.Status(t.Context(), &plegdv1.StatusRequest{})

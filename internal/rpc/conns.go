@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxConns are open at once: two for each pod of a full node. From crowded on
-	// those without a call are closed, the one that has been so for longest first:
+	// maxConns are open at once: two for each pod of a full node. From crowded on a
+	// new one takes the place of the one that has been without a call for longest:
 	// clients that keep connections for later must not keep others out.
 	maxConns, crowded = 256, maxConns * 3 / 4
 	// goAwayTimeout bounds what is said to those who are too many.
@@ -40,26 +40,36 @@ func newCrowd() *crowd { return &crowd{idle: list.New()} }
 
 var errCrowded = errors.New("too many connections")
 
-// enter takes a connection in, or closes it if there are too many.
+// enter takes a connection in, for which another one may have to go, or closes it
+// if as many as may be are in use.
 func (c *crowd) enter(conn net.Conn) (*guest, error) {
-	c.mu.Lock()
-	if c.open >= maxConns {
-		c.mu.Unlock()
+	g, victim := c.admit(conn)
+	if victim != nil {
+		_ = victim.Conn.Close() // its transport notices
+	}
+	if g == nil {
 		refuse(conn)
 		return nil, errCrowded
 	}
-	c.open++
-	g := &guest{Conn: conn, crowd: c}
-	var victim *guest
-	if oldest := c.idle.Front(); c.open > crowded && oldest != nil {
-		victim = oldest.Value.(*guest)
-	}
-	g.place = c.idle.PushBack(g)
-	c.mu.Unlock()
-	if victim != nil {
-		_ = victim.Close() // its transport notices
-	}
 	return g, nil
+}
+
+// admit returns the guest, nil if there is no room, and the one that has to go for
+// it, nil if none has to. That one doesn't count any more.
+func (c *crowd) admit(conn net.Conn) (g, victim *guest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if oldest := c.idle.Front(); c.open >= crowded && oldest != nil {
+		victim = oldest.Value.(*guest)
+		victim.leave()
+	}
+	if c.open >= maxConns {
+		return nil, victim
+	}
+	c.open++
+	g = &guest{Conn: conn, crowd: c}
+	g.place = c.idle.PushBack(g)
+	return g, victim
 }
 
 // refuse tells a client of HTTP/2 that there are too many.
@@ -98,13 +108,18 @@ func (g *guest) leaveIdle() {
 // Close implements [net.Conn].
 func (g *guest) Close() error {
 	g.crowd.mu.Lock()
+	g.leave()
+	g.crowd.mu.Unlock()
+	return g.Conn.Close()
+}
+
+// leave has the connection count no more. The caller holds the lock.
+func (g *guest) leave() {
 	if !g.gone {
 		g.gone = true
 		g.crowd.open--
 		g.leaveIdle()
 	}
-	g.crowd.mu.Unlock()
-	return g.Conn.Close()
 }
 
 // NetConn returns what is wrapped, for who asks about the peer.

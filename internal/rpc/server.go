@@ -16,7 +16,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	pleg "github.com/plegd/plegd"
@@ -157,11 +156,14 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	return nil
 }
 
-// admit bounds the calls of all connections.
+var errManyCalls = fmt.Errorf("%d calls are served at once, which is all that may be; try again later", maxCalls)
+
+// admit bounds the calls of all connections. Who is refused is not to take it for
+// a broken connection, and try again at once.
 func (s *Server) admit(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	if s.calls.Add(1) > maxCalls {
 		s.calls.Add(-1)
-		return nil, status.Errorf(codes.Unavailable, "%d calls are served at once, which is all that may be; try again later", maxCalls)
+		return nil, failed(codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, errManyCalls, nil)
 	}
 	info := authOf(ctx)
 	if info != nil {
