@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +19,9 @@ import (
 // nil. They are called by Run, one at a time, in the order of the changes of
 // each pod; pods that they are given are shared and not to be changed.
 type CacheOptions struct {
-	// Filter chooses the pods. Types and sources must not be set.
+	// Filter chooses the pods. Types and sources must not be set. With containers a
+	// pod is chosen as long as one of them is there. The cache then reads each pod
+	// that the rest of the filter chooses when an event tells of it.
 	Filter *Filter
 	// Full has the pods with the runtime's own status messages.
 	Full bool
@@ -97,6 +100,9 @@ func (k *Cache) run(ctx context.Context, enough func() bool) error {
 	if len(k.o.Filter.GetTypes())+len(k.o.Filter.GetSources()) > 0 {
 		return fmt.Errorf("%w: types and sources choose events, and here are pods", ErrInvalid)
 	}
+	if slices.Contains(k.o.Filter.GetContainers(), "") { // the agent sees the rest
+		return fmt.Errorf("%w: invalid filter: container \"\": must not be empty", ErrInvalid)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	news := newNews()
 	watched := make(chan error, 1)
@@ -144,9 +150,14 @@ func (k *Cache) run(ctx context.Context, enough func() bool) error {
 	}
 }
 
-// watch takes note of all that comes.
+// watch takes note of all that comes. Events of sandboxes have no container, and
+// yet are news of pods that are chosen by one: put chooses by that.
 func (k *Cache) watch(ctx context.Context, n *news) error {
-	for u, err := range k.c.Watch(ctx, WatchOptions{From: From{Snapshot: true}, Filter: k.o.Filter, Full: k.o.Full, StartOver: true}) {
+	filter := proto.CloneOf(k.o.Filter)
+	if filter != nil {
+		filter.Containers = nil
+	}
+	for u, err := range k.c.Watch(ctx, WatchOptions{From: From{Snapshot: true}, Filter: filter, Full: k.o.Full, StartOver: true}) {
 		switch {
 		case err != nil:
 			return err
@@ -161,14 +172,22 @@ func (k *Cache) watch(ctx context.Context, n *news) error {
 
 // podKey is the key of the pod that an event is of.
 func podKey(ev *Event) string {
-	if uid := ev.GetPod().GetUid(); uid != "" {
-		return uid
+	uid := ev.GetPod().GetUid()
+	switch {
+	case uid == "":
+		return sandboxKey + ev.GetSandboxId()
+	case strings.HasPrefix(uid, sandboxKey) || strings.HasPrefix(uid, uidKey):
+		return uidKey + uid
 	}
-	return sandboxKey + ev.GetSandboxId()
+	return uid
 }
 
-// sandboxKey begins the key of a pod without a UID.
-const sandboxKey = "sandbox:"
+const (
+	// sandboxKey begins the key of a pod without a UID.
+	sandboxKey = "sandbox:"
+	// uidKey begins that of a pod whose UID looks like another kind of key.
+	uidKey = "uid:"
+)
 
 // replace takes a snapshot.
 func (k *Cache) replace(pods []*Pod) {
@@ -221,8 +240,8 @@ func (k *Cache) put(key string, pod *Pod) bool {
 	return true
 }
 
-// chosen reports whether a pod that was chosen before still is. Only its
-// containers come and go.
+// chosen reports whether a pod that the rest of the filter chooses is chosen by
+// its containers too. They alone come and go.
 func (k *Cache) chosen(pod *Pod) bool {
 	names := k.o.Filter.GetContainers()
 	return len(names) == 0 || slices.ContainsFunc(pod.Containers, func(c *Container) bool { return slices.Contains(names, c.Name) })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plegd/plegd/client"
 	"github.com/plegd/plegd/internal/rpctest"
+	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/store"
 )
 
@@ -212,9 +213,54 @@ func TestCacheWithFilter(t *testing.T) {
 	other, _ := n.Pod("other")
 	n.Container(other, "side")
 	rpctest.WaitFor(t, "another one to come", func() bool { return len(k.List()) == 1 })
+	// What happens to its sandbox is of no container.
+	n.Must(n.Runtime.StopPodSandbox(other))
+	rpctest.WaitFor(t, "its sandbox to be notready", func() bool {
+		pods := k.List()
+		return len(pods) == 1 && pods[0].Sandboxes[0].State == "notready"
+	})
+	if _, ok := k.Get("uid-db"); ok || m.diff(k.List()) != "" {
+		t.Errorf("a pod without the container is there: %v; of what was told: %s", ok, m.diff(k.List()))
+	}
 
 	err := c.NewCache(client.CacheOptions{Filter: &client.Filter{Types: []string{"ContainerDied"}}}).Run(within(t))
 	if !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a cache of events: %v", err)
 	}
+	err = c.NewCache(client.CacheOptions{Filter: &client.Filter{Containers: []string{"side", ""}}}).Run(within(t))
+	if !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a container without a name: %v", err)
+	}
+}
+
+// A UID is free text. One that looks like a key of another kind has a key of its
+// own, and its pod is followed as any other.
+func TestCacheOfOddUIDs(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	uids := []string{"uid:x", "sandbox:x", "uid:sandbox:x", "x"}
+	n.Start()
+	c := dial(t, n.Socket, client.Options{})
+	m := newMirror(t)
+	k := c.NewCache(m.options())
+	keep(t, k)
+	<-k.Synced()
+	sandboxes := map[string]string{} // by UID
+	for _, uid := range uids {
+		sandbox, err := n.Runtime.RunPodSandbox(simruntime.PodSpec{Namespace: "default", Name: "web", UID: uid})
+		n.Must(err)
+		sandboxes[uid] = sandbox
+	}
+	rpctest.WaitFor(t, "all of them", func() bool { return len(k.List()) == len(uids) })
+	for _, uid := range uids {
+		n.Must(n.Runtime.StopPodSandbox(sandboxes[uid]))
+		key := store.PodKeyOfUID(uid)
+		rpctest.WaitFor(t, "the sandbox of "+uid+" to be notready", func() bool {
+			pod, ok := k.Get(key)
+			return ok && pod.Uid == uid && pod.Sandboxes[0].State == "notready"
+		})
+		n.Must(n.Runtime.RemovePodSandbox(sandboxes[uid]))
+		rpctest.WaitFor(t, uid+" to go", func() bool { _, ok := k.Get(key); return !ok })
+	}
+	rpctest.WaitFor(t, "the functions to have told it", func() bool { return m.diff(nil) == "" })
 }

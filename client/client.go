@@ -130,9 +130,10 @@ type PodOptions struct {
 	Full bool
 }
 
-// Pod returns one pod by its key: its UID, or where it has none "sandbox:" and the
-// id of its sandbox. The error wraps ErrNoPod if there is none, ErrUnavailable if
-// that can't be told, ctx's error.
+// Pod returns one pod by its key, see Pod.Key: its UID, or where it has none
+// "sandbox:" and the id of its sandbox. A UID that itself begins with "sandbox:" or
+// "uid:" has "uid:" before it. The error wraps ErrNoPod if there is none,
+// ErrUnavailable if that can't be told, ctx's error.
 func (c *Client) Pod(ctx context.Context, key string, o PodOptions) (*Pod, error) {
 	req := &plegdv1.GetPodRequest{Key: key, Full: o.Full}
 	if !o.NewerThan.IsZero() {
