@@ -263,11 +263,11 @@ func TestEventsUntilLater(t *testing.T) {
 	dir, rt, all := told(t)
 	last := all[len(all)-1].Position
 	env := childConfig{env: []string{socketEnv + "=" + dir.socket()}}
-	byPosition := startAs(t, env, "events", "--follow", "--pod", "late", "--until", fmt.Sprintf("%s/%d", last.Epoch, last.Seq+3), "-o", "json")
+	byPosition := startAs(t, env, "events", "--follow", "--pod", "late", "--since", last.String(), "--until", fmt.Sprintf("%s/%d", last.Epoch, last.Seq+3), "-o", "json")
 	byTime := startAs(t, env, "events", "--follow", "--pod", "late", "--since", last.String(), "--until", time.Now().Add(3*time.Second).Format(time.RFC3339Nano), "-o", "json")
 	events := byPosition.read()
 	eventsByTime := byTime.read()
-	time.Sleep(time.Second) // both follow by then; if not, they read it from the journal, but for byPosition
+	time.Sleep(time.Second) // both follow by then; if not, they read it from the journal
 	newPod(t, rt, "late")   // two events
 	newPod(t, rt, "other")  // two more
 	for _, c := range []*child{byPosition, byTime} {
@@ -280,6 +280,37 @@ func TestEventsUntilLater(t *testing.T) {
 	for _, got := range [][]store.Event{events.all(t), eventsByTime.all(t)} {
 		if len(got) != 2 || got[0].Type != store.SandboxCreated || got[1].Type != store.SandboxReady || got[1].Pod.Name != "late" {
 			t.Errorf("got %v", got)
+		}
+	}
+}
+
+// Who follows to an end that lies ahead begins now, as any that follows.
+func TestEventsUntilLaterBeginNow(t *testing.T) {
+	t.Parallel()
+	dir, rt, all := told(t)
+	last := all[len(all)-1].Position
+	for i, until := range []string{fmt.Sprintf("%s/%d", last.Epoch, last.Seq+1e6), time.Now().Add(time.Hour).Format(time.RFC3339Nano)} {
+		ended := make(chan struct{})
+		var code int
+		var out, stderr string
+		go func() {
+			defer close(ended)
+			code, out, stderr = dir.ask("events", "--follow", "--until", until, "--limit", "1", "-o", "json")
+		}()
+		pods := 0
+		eventually(t, "an event of after it has begun is told", func() bool {
+			select {
+			case <-ended:
+				return true
+			default:
+				newPod(t, rt, fmt.Sprintf("late%d-%d", i, pods))
+				pods++
+				return false
+			}
+		})
+		var ev store.Event
+		if err := json.Unmarshal([]byte(out), &ev); code != exitOK || err != nil || ev.Position.Seq <= last.Seq {
+			t.Errorf("--until %s: code %d, %s%s, %v; what was there ends with %s", until, code, out, stderr, err, last)
 		}
 	}
 }

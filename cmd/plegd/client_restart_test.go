@@ -134,3 +134,42 @@ func TestPodsWatch(t *testing.T) {
 	asJSON.terminate()
 	agent.terminate()
 }
+
+// What happens to a sandbox is of no container, and yet is told of the pods that
+// are chosen by one.
+func TestPodsWatchOfContainer(t *testing.T) {
+	t.Parallel()
+	rt, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
+	dir := newAgentDir(t)
+	agent := start(t, dir.args(endpoint, "--output", "none")...)
+	dir.awaitReady(t)
+	web, db := newPod(t, rt, "web"), newPod(t, rt, "db")
+	for pod, name := range map[string]string{web: "app", db: "side"} {
+		id, err := rt.CreateContainer(pod, simruntime.ContainerSpec{Name: name})
+		if err == nil {
+			err = rt.StartContainer(id)
+		}
+		if err == nil {
+			err = rt.ExitContainer(id, 0, "") // nothing will happen to it any more
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := start(t, "pods", "--watch", "--container", "app", "--socket", dir.socket())
+	rows := c.scan(t)
+	rows.await(t, "default web ready 0/1 0")
+	for _, pod := range []string{db, web} {
+		if err := rt.StopPodSandbox(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows.await(t, "default web notready 0/1 0")
+	for _, row := range rows.all() {
+		if strings.Contains(row, " db ") {
+			t.Errorf("of a pod without the container: %s", row)
+		}
+	}
+	c.terminate()
+	agent.terminate()
+}

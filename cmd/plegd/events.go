@@ -43,7 +43,7 @@ func newEvents(std streams) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", false, "go on with what comes (default: on a terminal)")
 	f.BoolVar(&o.noFollow, "no-follow", false, "end after what there is")
-	f.Var(whenValue{&o.since, time.Now}, "since", "begin after this position, at this time, or so long ago (default: now if following, else the oldest)")
+	f.Var(whenValue{&o.since, time.Now}, "since", "begin after this position, at this time, or so long ago (default: now if following, unless --until has passed; else the oldest)")
 	f.Var(whenValue{&o.until, time.Now}, "until", "end with this position, at this time, or with what was so long ago")
 	countFlag(f, &o.limit, "limit", "end after so many events")
 	o.filterOptions.addEvents(cmd)
@@ -99,7 +99,7 @@ func (o *eventsOptions) run(parent context.Context) error {
 	if err != nil {
 		return err
 	}
-	at := o.beginning()
+	at := o.beginning(status, reads[0])
 	for _, r := range reads {
 		at, err = o.read(ctx, agent, w, at, r)
 		if err != nil {

@@ -56,8 +56,8 @@ func (e *otherEpochError) Error() string {
 // Unwrap says that the position is of no use any more.
 func (e *otherEpochError) Unwrap() error { return pleg.ErrExpired }
 
-// beginning is where the first event is read from.
-func (o *eventsOptions) beginning() client.From {
+// beginning is where the first event is read from, in the first part.
+func (o *eventsOptions) beginning(status agentStatus, first reading) client.From {
 	switch {
 	case o.since.position != nil:
 		return client.From{Position: o.since.position.String()}
@@ -65,6 +65,8 @@ func (o *eventsOptions) beginning() client.From {
 		return client.From{Time: o.since.at}
 	case o.follow && !o.until.set():
 		return client.From{}
+	case !first.once: // now, as when the end was found to lie ahead: it may not by the time of the watch
+		return client.From{Position: status.Position}
 	default:
 		return client.From{Time: firstMoment}
 	}

@@ -34,7 +34,9 @@ func (o *podsOptions) runWatch(ctx context.Context, agent *agentClient) error {
 	if err := idle(); err != nil { // within --timeout
 		return err
 	}
-	watch := client.WatchOptions{Filter: o.request(), StartOver: true, Keepalive: time.Second}
+	filter := o.request()
+	filter.Containers = nil // events of sandboxes have none; the lists are chosen by them
+	watch := client.WatchOptions{Filter: filter, StartOver: true, Keepalive: time.Second}
 	begun := false
 	return agent.each(ctx, watch, idle, func(u *client.Update) error {
 		// The first update says that the watch has begun: what changed since the list
