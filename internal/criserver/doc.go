@@ -7,8 +7,8 @@
 //   - From the cache: lists and statuses of sandboxes and containers, and the
 //     event stream. They cost the runtime nothing.
 //   - Passed through: what plegd doesn't keep, such as versions, statistics and
-//     images, and the verbose forms. Requests that are alike share one call, and
-//     its answer for a moment.
+//     images. Requests that are alike share one call, and its answer for a
+//     moment. The verbose forms too, but their answers are as new as the request.
 //   - Refused, with PERMISSION_DENIED: everything else, so also what a later
 //     version of the CRI adds.
 //
@@ -16,8 +16,9 @@
 //
 //  1. What is not in the table of methods is refused before its request is read.
 //  2. Nothing is served from the cache of which plegd knows that it may be wrong
-//     (doubts, see trust.go): then the runtime is asked, or the answer is
-//     UNAVAILABLE with the reason, as configured.
+//     (doubts, see trust.go): then the runtime is asked, by a call that begins
+//     after the request, or the answer is UNAVAILABLE with the reason, as
+//     configured.
 //  3. A list item is what the runtime's list says, a status what its status call
 //     says. They differ, in image names for one, and neither can be made of the
 //     other; so the items are kept beside the cache (shelf.go).

@@ -185,7 +185,7 @@ func throughList[T proto.Message](ctx context.Context, s *Server, d doubt, metho
 	if err != nil {
 		return nil, err
 	}
-	return ask(ctx, s.through, key, func(ctx context.Context) ([]T, int, error) {
+	return ask(ctx, s.through, served[method], key, func(ctx context.Context) ([]T, int, error) {
 		items, err := list(ctx)
 		size := 0
 		for _, item := range items {

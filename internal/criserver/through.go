@@ -28,8 +28,9 @@ const (
 )
 
 // through asks the runtime on behalf of clients: requests that are alike share
-// one call and, for freshFor, its answer. Errors are shared by those who wait for
-// them and not kept.
+// one call and, for freshFor, its answer. What is else served from the cache is
+// never older than the request: those share a call only until it begins. Errors
+// are shared by those who wait for them and not kept.
 type through struct {
 	ctx     context.Context // calls don't end with the client that caused them
 	timeout time.Duration
@@ -55,11 +56,17 @@ func newThrough(ctx context.Context, timeout time.Duration, tasks *sync.WaitGrou
 
 // ask returns the answer to a request, which key tells from others. call makes
 // the call and returns the answer with its size in bytes; the answer is shared,
-// so nobody may change it.
-func ask[T any](ctx context.Context, t *through, key string, call func(context.Context) (T, int, error)) (T, error) {
+// so nobody may change it. The answer to a method that is passed may be up to
+// freshFor old, or that of a call that was under way. That of one from the cache,
+// which comes here when the cache doesn't do, is of a call that began after the
+// request, and is not kept: else a client that has seen a change could be told of
+// the time before it.
+func ask[T any](ctx context.Context, t *through, w way, key string, call func(context.Context) (T, int, error)) (T, error) {
 	var zero T
-	if v, ok := t.get(key); ok {
-		return v.(T), nil
+	if w == passed {
+		if v, ok := t.get(key); ok {
+			return v.(T), nil
+		}
 	}
 	type result struct {
 		value any
@@ -74,11 +81,15 @@ func ask[T any](ctx context.Context, t *through, key string, call func(context.C
 			size, err := 0, status.FromContextError(t.slots.Acquire(ctx, 1)).Err()
 			if err == nil {
 				defer t.slots.Release(1)
+				if w != passed {
+					t.flights.Forget(key) // whoever comes from now on makes a call of their own
+				}
 				v, size, err = call(ctx)
 			}
 			switch {
-			case err == nil:
+			case err == nil && w == passed:
 				t.keep(key, v, size)
+			case err == nil:
 			case t.ctx.Err() != nil:
 				err = errStopping
 			case status.Code(err) == codes.Unavailable:
@@ -171,7 +182,7 @@ func pass[Resp any, Message interface {
 	if err != nil {
 		return nil, err
 	}
-	return ask(ctx, s.through, key, func(ctx context.Context) (*Resp, int, error) {
+	return ask(ctx, s.through, served[method], key, func(ctx context.Context) (*Resp, int, error) {
 		resp := new(Resp)
 		err := client.Conn().Invoke(ctx, method, req, resp)
 		return resp, proto.Size(Message(resp)), err
@@ -191,7 +202,7 @@ func passStream[Resp any, Message interface {
 	if err != nil {
 		return err
 	}
-	parts, err := ask(out.Context(), s.through, key, func(ctx context.Context) ([]*Resp, int, error) {
+	parts, err := ask(out.Context(), s.through, served[method], key, func(ctx context.Context) ([]*Resp, int, error) {
 		return drain[Resp, Message](ctx, client.Conn(), method, req, maxStreamed)
 	})
 	if err != nil {

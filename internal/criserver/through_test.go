@@ -77,7 +77,7 @@ func TestAnswersAreFreshForAMoment(t *testing.T) {
 		}
 		calls := 0
 		get := func(key string) int {
-			v, err := ask(t.Context(), x, key, func(context.Context) (int, int, error) { calls++; return calls, 10, nil })
+			v, err := ask(t.Context(), x, passed, key, func(context.Context) (int, int, error) { calls++; return calls, 10, nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func TestAnswersAreFreshForAMoment(t *testing.T) {
 		// Errors are not kept.
 		bad := errors.New("bad")
 		for range 2 {
-			if _, err := ask(t.Context(), x, "e", func(context.Context) (int, int, error) { calls++; return 0, 0, bad }); !errors.Is(err, bad) {
+			if _, err := ask(t.Context(), x, passed, "e", func(context.Context) (int, int, error) { calls++; return 0, 0, bad }); !errors.Is(err, bad) {
 				t.Error(err)
 			}
 		}
@@ -158,7 +158,7 @@ func TestFlightsAreBounded(t *testing.T) {
 		flying, most := 0, 0
 		for i := range 5 * maxFlights {
 			clients.Go(func() {
-				_, err := ask(t.Context(), x, fmt.Sprint(i), func(ctx context.Context) (int, int, error) {
+				_, err := ask(t.Context(), x, passed, fmt.Sprint(i), func(ctx context.Context) (int, int, error) {
 					mu.Lock()
 					flying++
 					most = max(most, flying)
@@ -189,7 +189,7 @@ func TestStopWhileAsking(t *testing.T) {
 		errs := make(chan error, maxFlights+1)
 		for i := range maxFlights + 1 { // one of them waits for a place
 			go func() {
-				_, err := ask(context.WithoutCancel(t.Context()), x, fmt.Sprint(i), func(ctx context.Context) (int, int, error) {
+				_, err := ask(context.WithoutCancel(t.Context()), x, passed, fmt.Sprint(i), func(ctx context.Context) (int, int, error) {
 					<-ctx.Done()
 					return 0, 0, status.FromContextError(ctx.Err()).Err()
 				})
