@@ -26,22 +26,28 @@ const (
 	// healthPoll is how often an open stream looks whether what it tells can be
 	// relied on.
 	healthPoll = time.Second
+	// startWait is how long a new stream waits for the hub to read events, which
+	// it does within listedPoll of there being a source.
+	startWait = 2 * time.Second
 )
 
 var (
+	errStarting = unavailable("it doesn't read events yet; try again")
 	errStopping = unavailable("it stops")
 	errBehind   = status.Errorf(codes.ResourceExhausted, "plegd: this client is more than %d events behind; list again and subscribe anew", maxBehind)
 	errTooMany  = status.Errorf(codes.ResourceExhausted, "plegd: %d event streams are open, more are not allowed", maxReaders)
 	errMissed   = unavailable("events were missed; list again and subscribe anew")
 )
 
-// hub hands each event to all readers. It never waits for one.
+// hub hands each event to all readers. It never waits for one. Nobody may join
+// while it reads no events itself: what came in between would be lost unnoticed.
 type hub struct {
 	room int // how many events a reader may be behind
 
 	mu      sync.Mutex
 	readers map[*reader]bool
-	closed  error // why none may join any more
+	closed  error         // why none may join; nil while events are read
+	changed chan struct{} // closed when that changes, and then another one
 }
 
 // reader is one event stream.
@@ -51,20 +57,43 @@ type reader struct {
 	why    error         // set before cut is closed
 }
 
-func newHub() *hub { return &hub{room: maxBehind, readers: map[*reader]bool{}} }
+func newHub() *hub {
+	return &hub{room: maxBehind, readers: map[*reader]bool{}, closed: errStarting, changed: make(chan struct{})}
+}
 
-func (h *hub) join() (*reader, error) {
+// join lets a reader in. If no events are read yet it waits until they are, for
+// startWait at most.
+func (h *hub) join(ctx context.Context) (*reader, error) {
+	timeout := time.NewTimer(startWait)
+	defer timeout.Stop()
+	for {
+		r, changed, err := h.tryJoin()
+		if err == nil || !errors.Is(err, errStarting) {
+			return r, err
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		}
+	}
+}
+
+// tryJoin is join without waiting; changed is closed when it is worth another try.
+func (h *hub) tryJoin() (r *reader, changed <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.closed != nil:
-		return nil, h.closed
+		return nil, h.changed, h.closed
 	case len(h.readers) >= maxReaders:
-		return nil, errTooMany
+		return nil, h.changed, errTooMany
 	}
-	r := &reader{events: make(chan *runtimeapi.ContainerEventResponse, h.room), cut: make(chan struct{})}
+	r = &reader{events: make(chan *runtimeapi.ContainerEventResponse, h.room), cut: make(chan struct{})}
 	h.readers[r] = true
-	return r, nil
+	return r, h.changed, nil
 }
 
 func (h *hub) leave(r *reader) {
@@ -93,24 +122,31 @@ func (h *hub) publish(ev *runtimeapi.ContainerEventResponse) {
 	}
 }
 
-// cutAll ends all streams.
-func (h *hub) cutAll(why error) {
+// open lets readers join from now on: events are read.
+func (h *hub) open() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for r := range h.readers {
-		h.end(r, why)
-	}
+	h.become(nil)
 }
 
-// close ends all streams, and those that are opened later.
-func (h *hub) close(why error) {
-	h.cutAll(why)
+// close ends all streams, for one reason, and lets none join, for another.
+func (h *hub) close(cut, later error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = why
 	for r := range h.readers {
-		h.end(r, why)
+		h.end(r, cut)
 	}
+	h.become(later)
+}
+
+// become says why none may join; the caller holds the lock. The end is for good.
+func (h *hub) become(closed error) {
+	if errors.Is(h.closed, errStopping) {
+		return
+	}
+	h.closed = closed
+	close(h.changed)
+	h.changed = make(chan struct{})
 }
 
 // end cuts one reader; the caller holds the lock.
@@ -127,7 +163,7 @@ func (s *Server) GetContainerEvents(_ *runtimeapi.GetEventsRequest, out grpc.Ser
 	if _, d := s.source(); d != "" {
 		return d.err()
 	}
-	r, err := s.hub.join()
+	r, err := s.hub.join(out.Context())
 	if err != nil {
 		return err
 	}
@@ -184,11 +220,11 @@ func (s *Server) follow(ctx context.Context) error {
 		}
 		err = s.followFrom(ctx, src)
 		if errors.Is(err, pleg.ErrStopped) {
-			s.hub.close(errStopping) // the rest of the agent is about to end too
+			s.hub.close(errStopping, errStopping) // the rest of the agent is about to end too
 			return nil
 		}
 		if errors.Is(err, pleg.ErrExpired) {
-			s.hub.cutAll(errMissed)
+			s.hub.close(errMissed, errStarting)
 		} else if ctx.Err() == nil {
 			return fmt.Errorf("events: %w", err)
 		}
@@ -202,6 +238,7 @@ func (s *Server) followFrom(ctx context.Context, src Source) error {
 	if err != nil {
 		return err
 	}
+	s.hub.open()
 	s.shelf.tell() // whatever came before
 	for {
 		ev, err := sub.Next(ctx)

@@ -175,24 +175,25 @@ func TestSlowClientIsCut(t *testing.T) {
 // The number of streams is bounded, and one that ends makes room.
 func TestStreamsAreBounded(t *testing.T) {
 	h := newHub()
+	h.open()
 	var readers []*reader
 	for range maxReaders {
-		r, err := h.join()
+		r, err := h.join(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		readers = append(readers, r)
 	}
-	if _, err := h.join(); status.Code(err) != codes.ResourceExhausted {
+	if _, err := h.join(t.Context()); status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
 	h.leave(readers[7])
-	if _, err := h.join(); err != nil {
+	if _, err := h.join(t.Context()); err != nil {
 		t.Error(err)
 	}
-	h.close(errStopping)
+	h.close(errStopping, errStopping)
 	h.leave(readers[8])
-	if _, err := h.join(); status.Code(err) != codes.Unavailable || h.anybody() {
+	if _, err := h.join(t.Context()); status.Code(err) != codes.Unavailable || h.anybody() {
 		t.Error(err)
 	}
 	if <-readers[0].cut; readers[0].why != errStopping { //nolint:errorlint // it is that very one

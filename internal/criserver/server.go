@@ -165,7 +165,7 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		s.hub.close(errStopping)
+		s.hub.close(errStopping, errStopping)
 		timer := time.AfterFunc(stopTimeout, func() {
 			s.cancel() // calls that are waited for
 			server.Stop()

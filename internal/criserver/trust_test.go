@@ -205,7 +205,7 @@ func (u unopened) Context() context.Context { return u.t.Context() }
 
 func (u unopened) SendHeader(metadata.MD) error {
 	u.t.Error("the stream is opened")
-	return nil
+	return errors.New("it must not be")
 }
 
 // A client that has seen its stream open may rely on it.

@@ -1,0 +1,129 @@
+package criserver
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/simruntime"
+)
+
+// subscribing is a source that subscribes as a test says.
+type subscribing struct {
+	Source
+	subscribe func(*pleg.Position) (*pleg.Subscription, error)
+}
+
+func (s subscribing) Subscribe(from *pleg.Position) (*pleg.Subscription, error) {
+	return s.subscribe(from)
+}
+
+// followed follows such a source, in a bubble; end ends that.
+func followed(t *testing.T, subscribe func(*Server) (*pleg.Subscription, error)) (s *Server, end func()) {
+	t.Helper()
+	s = &Server{hub: newHub(), shelf: newShelf()}
+	src := subscribing{empty{}, func(*pleg.Position) (*pleg.Subscription, error) { return subscribe(s) }}
+	s.cfg.Source = func() (Source, string, error) { return src, "", nil }
+	var group sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	group.Go(func() {
+		if err := s.follow(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, func() {
+		cancel()
+		group.Wait()
+	}
+}
+
+// A client that were let in before the hub has subscribed would miss what comes
+// in between.
+func TestNoStreamBeforeTheHubHasSubscribed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		s, end := followed(t, func(*Server) (*pleg.Subscription, error) {
+			<-gate
+			return nil, pleg.ErrStopped
+		})
+		if err := s.GetContainerEvents(nil, unopened{t: t}); !errors.Is(err, errStarting) || status.Code(err) != codes.Unavailable {
+			t.Error(err)
+		}
+		close(gate)
+		end()
+		if err := s.GetContainerEvents(nil, unopened{t: t}); !errors.Is(err, errStopping) {
+			t.Error(err)
+		}
+	})
+}
+
+// The same holds when events were missed: the streams that were open end, and
+// there are no new ones until the hub has subscribed again.
+func TestNoStreamAfterMissedEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		calls := 0
+		var before *reader
+		s, end := followed(t, func(s *Server) (*pleg.Subscription, error) {
+			if calls++; calls > 1 {
+				<-gate
+				return nil, pleg.ErrStopped
+			}
+			s.hub.open() // as after a first subscription, which has now expired
+			var err error
+			if before, err = s.hub.join(t.Context()); err != nil {
+				t.Error(err)
+			}
+			return nil, pleg.ErrExpired
+		})
+		synctest.Wait()
+		select {
+		case <-before.cut:
+			if !errors.Is(before.why, errMissed) {
+				t.Error(before.why)
+			}
+		default:
+			t.Error("the open stream goes on")
+		}
+		if err := s.GetContainerEvents(nil, unopened{t: t}); !errors.Is(err, errStarting) {
+			t.Error(err)
+		}
+		close(gate)
+		end()
+	})
+}
+
+// A client that comes a moment too early is let in as soon as that is right.
+func TestStreamWaitsForTheHub(t *testing.T) {
+	n := start(t, simruntime.Config{})
+	n.quiet()
+	asked, gate := make(chan struct{}), make(chan struct{})
+	src := subscribing{n.gen, func(from *pleg.Position) (*pleg.Subscription, error) {
+		close(asked)
+		<-gate
+		return n.gen.Subscribe(from)
+	}}
+	cfg := Config{Socket: filepath.Join(t.TempDir(), "cri.sock"), Untrusted: ReadThrough}
+	cfg.Source = func() (Source, string, error) { return src, n.gen.Endpoint(), nil }
+	server, err := New(cfg)
+	n.must(err)
+	inBackground(t, server.Run)
+	<-asked
+	stream, err := runtimeapi.NewRuntimeServiceClient(dial(t, cfg.Socket)).GetContainerEvents(n.ctx(), &runtimeapi.GetEventsRequest{})
+	n.must(err)
+	close(gate)
+	_, err = stream.Header()
+	n.must(err)
+	sandbox, _ := n.pod("a")
+	if ev, err := stream.Recv(); err != nil || ev.GetContainerId() != sandbox || ev.GetContainerEventType() != created {
+		t.Errorf("%v, %v, want the creation of %s", ev, err, sandbox)
+	}
+}
