@@ -125,7 +125,7 @@ func (s *LiveSubscription) Next(ctx context.Context) (ev *store.Event, live bool
 	}
 	if s.sub != nil {
 		ev, err = s.sub.Next(ctx)
-		if err == nil {
+		if err == nil && !ev.Volatile { // that may never be written
 			s.resume = ev.Position
 		}
 		return ev, false, err

@@ -186,8 +186,10 @@ func TestLoopLiveReaderIsCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	release := d.faulty.Hold()
 	d.tell("first")
-	got := eventsOf(d.readLive(slow, 2))
+	got := eventsOf(d.readLive(slow, 2)) // live, for sure
+	release()
 	d.many("first")
 	at := slow.Position()
 	d.forgetTail()
