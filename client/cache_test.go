@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -196,7 +197,7 @@ func TestCacheWithFilter(t *testing.T) {
 	web, _ := n.Pod("web")
 	side := n.Container(web, "side")
 	n.Pod("db")
-	n.Start()
+	a := n.Start()
 	c := dial(t, n.Socket, client.Options{})
 	m := newMirror(t)
 	o := m.options()
@@ -211,9 +212,15 @@ func TestCacheWithFilter(t *testing.T) {
 	n.Must(n.Runtime.RemoveContainer(side))
 	rpctest.WaitFor(t, "the pod to go", func() bool { return len(k.List()) == 0 && m.diff(nil) == "" })
 	other, _ := n.Pod("other")
-	n.Container(other, "side")
+	last := n.Container(other, "side")
 	rpctest.WaitFor(t, "another one to come", func() bool { return len(k.List()) == 1 })
-	// What happens to its sandbox is of no container.
+	// What happens to its sandbox is of no container, once that has exited.
+	n.Must(n.Runtime.StopContainer(last, false))
+	a.Settle()
+	rpctest.WaitFor(t, "its container to have exited", func() bool {
+		pods := k.List()
+		return len(pods) == 1 && slices.ContainsFunc(pods[0].Containers, func(c *client.Container) bool { return c.Id == last && c.ExitCode != nil })
+	})
 	n.Must(n.Runtime.StopPodSandbox(other))
 	rpctest.WaitFor(t, "its sandbox to be notready", func() bool {
 		pods := k.List()
