@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -72,38 +73,64 @@ func TestBadRequests(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Connections are bounded, those that say nothing are closed, and others get
-// their turn.
+// Connections are bounded. Those in use are never closed for others, which wait
+// then.
 func TestManyConnections(t *testing.T) {
 	n := start(t, simruntime.Config{})
 	n.quiet()
-	var idle []net.Conn
-	for range 3 * maxConns {
-		c, err := net.DialTimeout("unix", n.server.cfg.Socket, patience)
-		if err != nil {
-			break // the kernel's queue is full as well
-		}
-		defer c.Close()
-		idle = append(idle, c)
+	streams := make([]grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], maxConns-1)
+	for i := range streams {
+		streams[i] = n.subscribe()
 	}
-	if len(idle) <= maxConns {
-		t.Fatalf("%d connections", len(idle))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	_, err := n.cri.Version(t.Context(), &runtimeapi.VersionRequest{}) // the last place, without a call from now on
+	n.must(err)
+	streams = append(streams, n.subscribe()) // in its place
 	conn := dial(t, n.server.cfg.Socket)
-	soon, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+	soon, stop := context.WithTimeout(t.Context(), settle+300*time.Millisecond)
 	defer stop()
 	if _, err := runtimeapi.NewRuntimeServiceClient(conn).Version(soon, &runtimeapi.VersionRequest{}); err == nil {
 		t.Error("one more is served")
 	}
-	for _, c := range idle {
-		_ = c.Close()
+	sandbox, _ := n.pod("a")
+	for i, s := range streams {
+		if ev, err := s.Recv(); err != nil || ev.GetContainerId() != sandbox {
+			t.Errorf("stream %d: %v, %v", i, ev, err)
+		}
 	}
-	eventually(t, "its turn", func() error {
-		_, err := runtimeapi.NewRuntimeServiceClient(conn).Version(ctx, &runtimeapi.VersionRequest{})
-		return err
-	})
+	n.server.hub.close(errMissed, nil) // the calls end, the connections stay
+	_, err = runtimeapi.NewRuntimeServiceClient(conn).Version(n.ctx(), &runtimeapi.VersionRequest{}, grpc.WaitForReady(true))
+	n.must(err)
+}
+
+// Who makes connections and forgets them keeps nobody out, and nor does who says
+// nothing.
+func TestForgottenConnections(t *testing.T) {
+	for what, forget := range map[string]func(n *node){
+		"used": func(n *node) {
+			_, err := runtimeapi.NewRuntimeServiceClient(dial(n.t, n.server.cfg.Socket)).Version(n.ctx(), &runtimeapi.VersionRequest{}, grpc.WaitForReady(true))
+			n.must(err)
+		},
+		"silent": func(n *node) {
+			c, err := net.DialTimeout("unix", n.server.cfg.Socket, patience)
+			n.must(err)
+			n.t.Cleanup(func() { _ = c.Close() })
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			n := start(t, simruntime.Config{})
+			n.quiet()
+			events := n.subscribe()
+			for range maxConns + 20 {
+				forget(n)
+			}
+			_, err := runtimeapi.NewRuntimeServiceClient(dial(t, n.server.cfg.Socket)).Version(n.ctx(), &runtimeapi.VersionRequest{}, grpc.WaitForReady(true))
+			n.must(err)
+			sandbox, _ := n.pod("a")
+			if ev, err := events.Recv(); err != nil || ev.GetContainerId() != sandbox {
+				t.Errorf("who was there first: %v, %v", ev, err)
+			}
+		})
+	}
 }
 
 func TestSocket(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -22,7 +21,8 @@ import (
 )
 
 const (
-	// maxConns at a time; more wait in the kernel's queue.
+	// maxConns at a time; more take the place of those without a call, or wait in
+	// the kernel's queue.
 	maxConns = 128
 	// maxStreams are the calls of one connection that are in progress at a
 	// time; a client's library lets more wait.
@@ -38,7 +38,7 @@ const (
 	// greetTimeout is how long a new connection may take to speak.
 	greetTimeout = 5 * time.Second
 	// idleTimeout closes connections without a call, which clients make again
-	// when they need one, so that who forgets them keeps nobody out.
+	// when they need one.
 	idleTimeout = 5 * time.Minute
 	// stopTimeout is how long answers in progress may take at the end.
 	stopTimeout = 500 * time.Millisecond
@@ -148,6 +148,7 @@ func (s *Server) Run(ctx context.Context) error {
 		// Clients of the CRI are used to runtimes, whose policy is gRPC's own; one
 		// that pings more often must not be cut for it here either.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.Creds(newNamed()), grpc.InTapHandle(count),
 		grpc.UnknownServiceHandler(refuse), grpc.WaitForHandlers(true),
 	)
 	server.RegisterService(readOnly(runtimeapi.RuntimeService_ServiceDesc), s)
@@ -157,7 +158,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.follow(ctx) })
 	group.Go(func() error { return s.learnAlways(ctx) })
 	group.Go(func() error {
-		err := server.Serve(netutil.LimitListener(s.lis, maxConns))
+		err := server.Serve(newDoor(s.lis))
 		if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, net.ErrClosed) {
 			return nil
 		}
