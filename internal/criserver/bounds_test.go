@@ -78,9 +78,9 @@ func second[T any](_ T, err error) error { return err }
 func TestManyConnections(t *testing.T) {
 	n := start(t, simruntime.Config{})
 	n.quiet()
-	streams := make([]grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], maxConns-1)
-	for i := range streams {
-		streams[i] = n.subscribe()
+	var streams []grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
+	for range maxConns - 1 {
+		streams = append(streams, n.subscribe())
 	}
 	_, err := n.cri.Version(t.Context(), &runtimeapi.VersionRequest{}) // the last place, without a call from now on
 	n.must(err)
