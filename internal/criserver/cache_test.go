@@ -210,11 +210,14 @@ func TestItemsAreLearntOnce(t *testing.T) {
 	n.pod("b")
 	n.quiet()
 	h := n.server.shelf
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.sandboxes[sandbox] != nil || h.containers[container] != nil || len(h.sandboxes) != 1 || len(h.containers) != 1 {
-		t.Errorf("items of %d sandboxes, %d containers", len(h.sandboxes), len(h.containers))
-	}
+	eventually(t, "what is gone is forgotten", func() error { // after the event of its removal
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.sandboxes[sandbox] != nil || h.containers[container] != nil || len(h.sandboxes) != 1 || len(h.containers) != 1 {
+			return fmt.Errorf("items of %d sandboxes, %d containers", len(h.sandboxes), len(h.containers))
+		}
+		return nil
+	})
 }
 
 // While the runtime's list lacks what the cache has, the runtime is asked.
