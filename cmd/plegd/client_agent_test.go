@@ -264,14 +264,14 @@ func TestEventsUntilLater(t *testing.T) {
 	last := all[len(all)-1].Position
 	env := childConfig{env: []string{socketEnv + "=" + dir.socket()}}
 	byPosition := startAs(t, env, "events", "--follow", "--pod", "late", "--since", last.String(), "--until", fmt.Sprintf("%s/%d", last.Epoch, last.Seq+3), "-o", "json")
-	byTime := startAs(t, env, "events", "--follow", "--pod", "late", "--since", last.String(), "--until", time.Now().Add(3*time.Second).Format(time.RFC3339Nano), "-o", "json")
+	byTime := startAs(t, env, "events", "--follow", "--pod", "late", "--since", last.String(), "--until", time.Now().Add(8*time.Second).Format(time.RFC3339Nano), "-o", "json")
 	events := byPosition.read()
 	eventsByTime := byTime.read()
 	time.Sleep(time.Second) // both follow by then; if not, they read it from the journal
 	newPod(t, rt, "late")   // two events
 	newPod(t, rt, "other")  // two more
 	for _, c := range []*child{byPosition, byTime} {
-		if code := c.code(patience / 3); code != exitOK { // not only with the next keepalive
+		if code := c.code(patience * 2 / 3); code != exitOK { // not only with the next keepalive
 			t.Errorf("code %d: %s", code, c.stderr)
 		}
 	}
