@@ -1009,7 +1009,9 @@ func (x *EventContainer) GetImage() string {
 
 type GetPodRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // the pod's UID, or "sandbox:" and the id of its sandbox
+	// The pod's UID, or "sandbox:" and the id of its sandbox where it has none. A UID
+	// that begins with "sandbox:" or "uid:" itself has "uid:" before it.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The answer is then of a call to the runtime that is sent at this time or
 	// later: at once if the time has passed. The deadline bounds the wait.
 	NewerThan     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=newer_than,json=newerThan,proto3" json:"newer_than,omitempty"`

@@ -47,7 +47,7 @@ type PodLifecycleClient interface {
 	//	OUT_OF_RANGE       events after the position are no longer kept, or were never
 	//	                   written (REASON_EXPIRED). Start over with a snapshot;
 	//	RESOURCE_EXHAUSTED the client has not taken what was sent for longer than it may
-	//	                   (REASON_SLOW), or there are too many watches (REASON_BUSY);
+	//	                   (REASON_SLOW), or there are too many watches or calls (REASON_BUSY);
 	//	UNAVAILABLE        the agent stops (REASON_STOPPING), or has not opened its state
 	//	                   or listed the runtime yet (REASON_STARTING).
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
@@ -159,7 +159,7 @@ type PodLifecycleServer interface {
 	//	OUT_OF_RANGE       events after the position are no longer kept, or were never
 	//	                   written (REASON_EXPIRED). Start over with a snapshot;
 	//	RESOURCE_EXHAUSTED the client has not taken what was sent for longer than it may
-	//	                   (REASON_SLOW), or there are too many watches (REASON_BUSY);
+	//	                   (REASON_SLOW), or there are too many watches or calls (REASON_BUSY);
 	//	UNAVAILABLE        the agent stops (REASON_STOPPING), or has not opened its state
 	//	                   or listed the runtime yet (REASON_STARTING).
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
