@@ -103,3 +103,11 @@ func (e *Event) EntityID() string {
 	}
 	return e.SandboxID
 }
+
+// PodKey is the key of the pod that the event is of, as of its records.
+func (e *Event) PodKey() string {
+	if e.Pod.UID != "" {
+		return PodKeyOfUID(e.Pod.UID)
+	}
+	return PodKeyOfSandbox(e.SandboxID)
+}

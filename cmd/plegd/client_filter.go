@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,8 +32,8 @@ func (o *filterOptions) addEvents(cmd *cobra.Command) {
 	f.Var(&listValue{&o.filter.Types, "types"}, "type", "only events of these types, such as ContainerDied")
 	f.Var(&listValue{&o.filter.Sources, "sources"}, "source", "only events first seen in these: stream, relist, inspect")
 	// They fail for a flag that doesn't exist only.
-	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(words(selection.EventTypes), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("source", cobra.FixedCompletions(words(selection.Sources), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(selection.Words(selection.EventTypes), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("source", cobra.FixedCompletions(selection.Words(selection.Sources), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // listValue is a flag for several words: it may be repeated, and one value may
@@ -61,15 +60,6 @@ func (v *listValue) String() string {
 
 // Type implements [pflag.Value].
 func (v *listValue) Type() string { return v.kind }
-
-// words returns the words of values that print as such.
-func words[T any](values []T) []string {
-	list := make([]string, len(values))
-	for i, v := range values {
-		list[i] = fmt.Sprint(v)
-	}
-	return list
-}
 
 // selection understands the flags as the agent would. Errors name the flag.
 func (o *filterOptions) selection() (*selection.Selection, error) {

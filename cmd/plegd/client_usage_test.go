@@ -193,8 +193,8 @@ func TestClientCompletion(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"events", "--type", ""}, words(selection.EventTypes)},
-		{[]string{"events", "--source", ""}, words(selection.Sources)},
+		{[]string{"events", "--type", ""}, selection.Words(selection.EventTypes)},
+		{[]string{"events", "--source", ""}, selection.Words(selection.Sources)},
 		{[]string{"events", "-o", ""}, []string{"table", "json", "yaml", "cloudevents", "go-template="}},
 		{[]string{"pods", "--output", ""}, []string{"table", "wide", "json", "yaml", "name", "go-template="}},
 		{[]string{"status", "--color", ""}, []string{"auto", "always", "never"}},

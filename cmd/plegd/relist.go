@@ -12,6 +12,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/client"
+	"github.com/plegd/plegd/internal/selection"
 	"github.com/plegd/plegd/timestamps"
 )
 
@@ -98,7 +99,7 @@ func foundBetween(ctx context.Context, agent *agentClient, from, to string) (eve
 	if err != nil {
 		return nil, fmt.Errorf("the agent sent a position: %w", err)
 	}
-	filter := &client.Filter{Sources: words([]timestamps.Provenance{timestamps.FromRelist, timestamps.FromInspect})}
+	filter := &client.Filter{Sources: selection.Words([]timestamps.Provenance{timestamps.FromRelist, timestamps.FromInspect})}
 	o := client.WatchOptions{From: client.From{Position: from}, Filter: filter, Once: true}
 	err = agent.each(ctx, o, nothingIdle, func(u *client.Update) error {
 		if u.Event == nil {

@@ -268,11 +268,7 @@ func tell(src Source, ev *pleg.Event) *runtimeapi.ContainerEventResponse {
 		return nil
 	}
 	told := &runtimeapi.ContainerEventResponse{ContainerId: ev.EntityID(), ContainerEventType: kind, CreatedAt: ev.ObservedAt}
-	key := store.PodKeyOfSandbox(ev.SandboxID)
-	if ev.Pod.UID != "" {
-		key = store.PodKeyOfUID(ev.Pod.UID)
-	}
-	sandboxes, containers := src.EntitiesOf(key)
+	sandboxes, containers := src.EntitiesOf(ev.PodKey())
 	for i := range sandboxes {
 		if e := &sandboxes[i]; e.ID == ev.SandboxID && doubtListed(e) == "" {
 			told.PodSandboxStatus = sandboxStatus(e)

@@ -88,8 +88,8 @@ func New(f Filter) (*Selection, error) {
 		{"pod", f.Pods, &s.pods, nil},
 		{"uid", f.UIDs, &s.uids, nil},
 		{"container", f.Containers, &s.containers, nil},
-		{"type", f.Types, &s.types, names(EventTypes)},
-		{"source", f.Sources, &s.sources, names(Sources)},
+		{"type", f.Types, &s.types, Words(EventTypes)},
+		{"source", f.Sources, &s.sources, Words(Sources)},
 	} {
 		var err error
 		if *k.to, err = newSet(k.key, k.values, k.allowed); err != nil {
@@ -129,8 +129,8 @@ func newSet(key string, values, allowed []string) (set, error) {
 	return s, nil
 }
 
-// names returns the words of values that print as such.
-func names[T any](values []T) []string {
+// Words returns the words of values that print as such.
+func Words[T any](values []T) []string {
 	list := make([]string, len(values))
 	for i, v := range values {
 		list[i] = fmt.Sprint(v)
@@ -150,15 +150,7 @@ func (s *Selection) Event(ev *store.Event) bool {
 		return len(s.sources) == 0 && !s.ofPods() || len(s.types) > 0
 	}
 	return s.sources.has(ev.Source.String()) && s.containers.has(ev.Container.Name) &&
-		s.pod(ev.Pod.Namespace, ev.Pod.Name, ev.Pod.UID, podKey(ev), ev.Pod.Labels)
-}
-
-// podKey is the key of the pod that an event is of.
-func podKey(ev *store.Event) string {
-	if ev.Pod.UID != "" {
-		return store.PodKeyOfUID(ev.Pod.UID)
-	}
-	return store.PodKeyOfSandbox(ev.SandboxID)
+		s.pod(ev.Pod.Namespace, ev.Pod.Name, ev.Pod.UID, ev.PodKey(), ev.Pod.Labels)
 }
 
 // ofPods reports whether anything is asked of the pod or container.
