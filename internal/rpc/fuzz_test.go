@@ -49,7 +49,7 @@ func FuzzWatchRequest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var req plegdv1.WatchRequest
 		if proto.Unmarshal(b, &req) != nil {
-			t.Skip()
+			return // gRPC answers that, before the server sees it
 		}
 		r, err := watchRequest(&req)
 		if err == nil {

@@ -72,7 +72,7 @@ func watchRequest(req *plegdv1.WatchRequest) (r watch.Request, err error) {
 		if err := from.Time.CheckValid(); err != nil {
 			return r, fmt.Errorf("%w: time: %w", watch.ErrRequest, err)
 		}
-		if r.Time = from.Time.AsTime(); r.Time.UnixNano() <= 0 {
+		if r.Time = from.Time.AsTime(); !r.Time.After(time.Unix(0, 0)) {
 			return r, fmt.Errorf("%w: time %v: must be after 1970", watch.ErrRequest, r.Time)
 		}
 	case *plegdv1.WatchRequest_Snapshot:
