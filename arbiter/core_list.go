@@ -200,6 +200,7 @@ func (c *Core) fullListDone(s *step, l *ListSeen) {
 // this list is asked again.
 func (c *Core) listFailed(s *step, l *ListFailed) {
 	s.at = l.At
+	call := c.out[l.Scope.action()]
 	delete(c.out, l.Scope.action())
 	switch {
 	case l.Scope.All():
@@ -214,7 +215,7 @@ func (c *Core) listFailed(s *step, l *ListFailed) {
 		}
 	case l.Scope.Sandbox != "":
 		for _, id := range c.sandboxAndMembers(l.Scope.Sandbox) {
-			c.askFailed(s, id)
+			c.askFailed(s, id, call)
 		}
 	}
 	c.wishFailed(s, l.Scope.action())

@@ -136,7 +136,8 @@ func (c *Core) needsDetails(r *store.Record) bool {
 }
 
 // answered settles what an answered call can settle: only reasons older than
-// its sending. A list settles removals alone.
+// its sending. A list settles what it leaves nothing to ask about; what somebody
+// asked to be inspected, and what stays open, it leaves to inspections.
 func (c *Core) answered(s *step, id string, span timestamps.Span, inspect bool) {
 	a, ok := c.asks[id]
 	if !ok {
@@ -153,7 +154,8 @@ func (c *Core) answered(s *step, id string, span timestamps.Span, inspect bool) 
 	for i := range store.Reasons {
 		why := store.Reason(1 << i)
 		switch {
-		case a.Why&why == 0 || !inspect && why != store.ReasonRemoval:
+		case a.Why&why == 0 || !inspect && why == store.ReasonRequest:
+		case e == nil && !inspect:
 		case e == nil:
 			if _, reviving := c.revive[id]; !reviving {
 				a.Why &^= why
@@ -175,10 +177,14 @@ func (c *Core) answered(s *step, id string, span timestamps.Span, inspect bool) 
 	c.setAsk(s, a, false)
 }
 
-// askFailed counts a call that failed. It never takes an entry from the queue.
-func (c *Core) askFailed(s *step, id string) {
+// askFailed counts a call that failed, unless it went sooner than those before it
+// had earned: else what moves on while its inspections fail would wait longer than
+// they have been failing. It never takes an entry from the queue.
+func (c *Core) askFailed(s *step, id string, call outstanding) {
 	if a, ok := c.asks[id]; ok {
-		a.Fails = saturate(a.Fails)
+		if call.attempt >= int(a.Fails) {
+			a.Fails = saturate(a.Fails)
+		}
 		c.setAsk(s, a, false)
 	}
 }

@@ -8,17 +8,18 @@ import (
 // status applies the answer to a status call.
 func (c *Core) status(s *step, in *StatusSeen) {
 	s.at, s.source = in.Call.Answered, timestamps.FromInspect
+	call := c.out[ActionKey{ActStatus, in.ID}]
 	delete(c.out, ActionKey{ActStatus, in.ID})
 	switch {
 	case in.Err != "":
-		c.inspectionFailed(s, in)
+		c.inspectionFailed(s, in, call)
 	case in.NotFound:
 		c.notFound(s, in)
 	case in.Item != nil && in.Item.ID == in.ID:
 		c.found(s, in)
 	default:
 		in = &StatusSeen{Kind: in.Kind, ID: in.ID, Call: in.Call, Err: "answer names another id"}
-		c.inspectionFailed(s, in)
+		c.inspectionFailed(s, in, call)
 	}
 }
 
@@ -58,12 +59,12 @@ func (c *Core) notFound(s *step, in *StatusSeen) {
 }
 
 // inspectionFailed: the last good status stays, beside the error.
-func (c *Core) inspectionFailed(s *step, in *StatusSeen) {
+func (c *Core) inspectionFailed(s *step, in *StatusSeen, call outstanding) {
 	if e := c.edit(s, in.ID); e != nil {
 		e.looked = true
 		c.setFault(s, e, in.Err)
 	}
-	c.askFailed(s, in.ID)
+	c.askFailed(s, in.ID, call)
 	if a := c.asks[in.ID]; a.Fails >= exitFails {
 		c.believeExit(s, in.ID)
 	}
