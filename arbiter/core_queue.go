@@ -118,7 +118,7 @@ func (c *Core) needs(e *entity, why store.Reason) bool {
 		return c.habits.again&why != 0 && r.State == store.StateDown && r.Exit.Known() && r.Exit.Code == 137 && r.Exit.Reason != "OOMKilled"
 	case store.ReasonContradict:
 		return e.stopped && r.State < store.StateDown
-	default: // ReasonRequest
+	default:
 		return false
 	}
 }
@@ -136,8 +136,8 @@ func (c *Core) needsDetails(r *store.Record) bool {
 }
 
 // answered settles what an answered call can settle: only reasons older than
-// its sending. A list settles what it leaves nothing to ask about; what somebody
-// asked to be inspected, and what stays open, it leaves to inspections.
+// its sending. A list settles what it leaves nothing to ask about; the rest it
+// leaves to inspections.
 func (c *Core) answered(s *step, id string, span timestamps.Span, inspect bool) {
 	a, ok := c.asks[id]
 	if !ok {
@@ -154,7 +154,7 @@ func (c *Core) answered(s *step, id string, span timestamps.Span, inspect bool) 
 	for i := range store.Reasons {
 		why := store.Reason(1 << i)
 		switch {
-		case a.Why&why == 0 || !inspect && why == store.ReasonRequest:
+		case a.Why&why == 0:
 		case e == nil && !inspect:
 		case e == nil:
 			if _, reviving := c.revive[id]; !reviving {

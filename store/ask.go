@@ -17,13 +17,12 @@ const (
 	ReasonExit255                       // CRI-O gives 255 when the exit file isn't there yet (cri-o#9840)
 	ReasonExit137                       // containerd may add OOMKilled after the exit (containerd#8180)
 	ReasonContradict                    // an event's type and payload disagree
-	ReasonRequest                       // a reader asked
 )
 
 // Reasons is the number of reasons, for tables indexed by bit.
-const Reasons = 10
+const Reasons = 9
 
-var reasonNames = [Reasons]string{"details", "confirm", "regress", "removal", "unknown", "no_ip", "exit_255", "exit_137", "contradict", "request"}
+var reasonNames = [Reasons]string{"details", "confirm", "regress", "removal", "unknown", "no_ip", "exit_255", "exit_137", "contradict"}
 
 // Names returns the names of the reasons in r, in a fixed order.
 func (r Reason) Names() []string {

@@ -76,7 +76,7 @@ func TestNames(t *testing.T) {
 	if text := strings.Join(got, " "); text != want {
 		t.Errorf("got %q, want %q", text, want)
 	}
-	if names := (ReasonDetails | ReasonExit137 | ReasonRequest).Names(); !slices.Equal(names, []string{"details", "exit_137", "request"}) {
+	if names := (ReasonDetails | ReasonExit137).Names(); !slices.Equal(names, []string{"details", "exit_137"}) {
 		t.Errorf("got %q", names)
 	}
 	if names := Reason(1<<Reasons - 1).Names(); len(names) != Reasons || slices.Contains(names, "") {

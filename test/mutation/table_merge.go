@@ -71,8 +71,17 @@ var questionMutants = []mutant{
 	},
 	{
 		name: "a failed call clears the queue", rules: "O8", file: "arbiter/core_queue.go",
-		old: "		a.Fails = saturate(a.Fails)\n		c.setAsk(s, a, false)\n", new: "		c.dropAsk(s, a.ID)\n", tests: coreTests,
+		old: "			a.Fails = saturate(a.Fails)\n		}\n		c.setAsk(s, a, false)\n", new: "			a.Fails = saturate(a.Fails)\n		}\n		c.dropAsk(s, a.ID)\n", tests: coreTests,
 	},
+	{
+		name: "a call that went sooner lengthens the back-off", rules: "O8", file: "arbiter/core_queue.go",
+		old: "		if call.attempt >= int(a.Fails) {\n", new: "		if call.attempt >= 0 {\n", tests: coreTests,
+	},
+	{
+		name: "a list settles removals alone", rules: "O8", file: "arbiter/core_queue.go",
+		old: "		case a.Why&why == 0:\n", new: "		case a.Why&why == 0 || !inspect && why != store.ReasonRemoval:\n", tests: coreTests,
+	},
+
 	{
 		name: "UNKNOWN is asked about for ever", rules: "O8", file: "arbiter/core_queue.go",
 		old: "	store.ReasonUnknown:    5,\n", new: "", tests: coreTests,

@@ -68,7 +68,7 @@ var removalMutants = []mutant{
 	},
 	{
 		name: "a failed inspection is a witness", rules: "O4", file: "arbiter/core_status.go",
-		old: "		c.inspectionFailed(s, in)\n	case in.NotFound:", new: "		c.notFound(s, in)\n	case in.NotFound:", tests: coreTests,
+		old: "		c.inspectionFailed(s, in, call)\n	case in.NotFound:", new: "		c.notFound(s, in)\n	case in.NotFound:", tests: coreTests,
 	},
 	{
 		name: "a payload without a container is a witness", rules: "O4", file: "arbiter/core_event.go",
