@@ -3,9 +3,7 @@ package rpc_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
@@ -20,17 +18,13 @@ import (
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
 	"github.com/plegd/plegd/internal/rpctest"
 	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/writertest"
 )
 
 func TestMain(m *testing.M) {
-	if what := os.Getenv(readersEnv); what != "" {
-		if err := readers(what, os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	if !writertest.Read(openWatch) {
+		goleak.VerifyTestMain(m)
 	}
-	goleak.VerifyTestMain(m)
 }
 
 // window of each stream, bytes. Without one grpc-go lets it grow, so that a client

@@ -3,12 +3,6 @@ package rpc_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"strconv"
-	"strings"
-	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -19,62 +13,23 @@ import (
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
 )
 
-// readersEnv makes this binary the readers of a benchmark: N:SOCKET.
-const readersEnv = "PLEGD_BENCH_READERS"
-
-// readers opens watches until stdin ends and prints how many events have come to
-// all of them, 0 once all have begun.
-func readers(what string, in io.Reader, out io.Writer) error {
-	number, socket, _ := strings.Cut(what, ":")
-	n, err := strconv.Atoi(number)
+// openWatch begins a watch for a benchmark, which counts its events and makes
+// nothing of them.
+func openWatch(ctx context.Context, socket string) (next func() (int, error), err error) {
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(counting{})))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var came atomic.Int64
-	for range n {
-		conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(counting{})))
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		stream, err := conn.NewStream(ctx, &plegdv1.PodLifecycle_ServiceDesc.Streams[0], plegdv1.PodLifecycle_Watch_FullMethodName)
-		if err == nil {
-			err = errors.Join(stream.SendMsg(&plegdv1.WatchRequest{}), stream.CloseSend(), stream.RecvMsg(new(int64)))
-		}
-		if err != nil {
-			return err
-		}
-		go func() {
-			for {
-				var events int64
-				if stream.RecvMsg(&events) != nil {
-					return
-				}
-				came.Add(events)
-			}
-		}()
+	stream, err := conn.NewStream(ctx, &plegdv1.PodLifecycle_ServiceDesc.Streams[0], plegdv1.PodLifecycle_Watch_FullMethodName)
+	if err == nil {
+		err = errors.Join(stream.SendMsg(&plegdv1.WatchRequest{}), stream.CloseSend(), stream.RecvMsg(new(int64)))
 	}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(io.Discard, in)
-		ended <- err
-	}()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for said := int64(-1); ; {
-		if total := came.Load(); total != said {
-			said = total
-			fmt.Fprintln(out, total)
-		}
-		select {
-		case err := <-ended:
-			return err
-		case <-tick.C:
-		}
-	}
+	return func() (int, error) {
+		var events int64
+		err := stream.RecvMsg(&events)
+		return int(events), err
+	}, err
 }
 
 // counting is a client's codec that counts events and doesn't make anything of
