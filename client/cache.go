@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -163,31 +162,12 @@ func (k *Cache) watch(ctx context.Context, n *news) error {
 			return err
 		case u.Pods != nil:
 			n.replace(u.Pods)
-		case u.Event.GetPod() != nil:
-			n.add(podKey(u.Event))
+		case u.Event.GetPodKey() != "":
+			n.add(u.Event.PodKey)
 		}
 	}
 	return ctx.Err()
 }
-
-// podKey is the key of the pod that an event is of.
-func podKey(ev *Event) string {
-	uid := ev.GetPod().GetUid()
-	switch {
-	case uid == "":
-		return sandboxKey + ev.GetSandboxId()
-	case strings.HasPrefix(uid, sandboxKey) || strings.HasPrefix(uid, uidKey):
-		return uidKey + uid
-	}
-	return uid
-}
-
-const (
-	// sandboxKey begins the key of a pod without a UID.
-	sandboxKey = "sandbox:"
-	// uidKey begins that of a pod whose UID looks like another kind of key.
-	uidKey = "uid:"
-)
 
 // replace takes a snapshot.
 func (k *Cache) replace(pods []*Pod) {
@@ -226,7 +206,7 @@ func (k *Cache) put(key string, pod *Pod) bool {
 		tell(k.o.Added, pod)
 		// Its UID was learnt late: it was there under another key.
 		for _, s := range pod.Sandboxes {
-			if other := sandboxKey + s.Id; other != key {
+			if other := "sandbox:" + s.Id; other != key {
 				k.put(other, nil)
 			}
 		}

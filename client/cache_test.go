@@ -240,12 +240,12 @@ func TestCacheWithFilter(t *testing.T) {
 	}
 }
 
-// A UID is free text. One that looks like a key of another kind has a key of its
-// own, and its pod is followed as any other.
+// A UID is free text, and may be missing. One that looks like a key of another kind
+// has a key of its own, and its pod is followed as any other.
 func TestCacheOfOddUIDs(t *testing.T) {
 	t.Parallel()
 	n := rpctest.New(t)
-	uids := []string{"uid:x", "sandbox:x", "uid:sandbox:x", "x"}
+	uids := []string{"uid:x", "sandbox:x", "uid:sandbox:x", "x", ""}
 	n.Start()
 	c := dial(t, n.Socket, client.Options{})
 	m := newMirror(t)
@@ -262,6 +262,9 @@ func TestCacheOfOddUIDs(t *testing.T) {
 	for _, uid := range uids {
 		n.Must(n.Runtime.StopPodSandbox(sandboxes[uid]))
 		key := store.PodKeyOfUID(uid)
+		if uid == "" {
+			key = store.PodKeyOfSandbox(sandboxes[uid])
+		}
 		rpctest.WaitFor(t, "the sandbox of "+uid+" to be notready", func() bool {
 			pod, ok := k.Get(key)
 			return ok && pod.Uid == uid && pod.Sandboxes[0].State == "notready"

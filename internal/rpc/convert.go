@@ -24,6 +24,7 @@ func protoEvent(ev *pleg.Event) *plegdv1.Event {
 	if ev.Type == store.SequenceSkipped {
 		return e
 	}
+	e.PodKey = ev.PodKey()
 	e.Pod = &plegdv1.EventPod{Uid: ev.Pod.UID, Namespace: ev.Pod.Namespace, Name: ev.Pod.Name, Ip: ev.Pod.IP, Labels: ev.Pod.Labels}
 	if c := ev.Container; c.ID != "" {
 		e.Container = &plegdv1.EventContainer{Id: c.ID, Name: c.Name, Attempt: c.Attempt, Image: c.Image}

@@ -689,6 +689,7 @@ type Event struct {
 	State         string                 `protobuf:"bytes,18,opt,name=state,proto3" json:"state,omitempty"`                                 // of a …Changed: the state it is in now
 	SkippedFrom   uint64                 `protobuf:"varint,19,opt,name=skipped_from,json=skippedFrom,proto3" json:"skipped_from,omitempty"` // of a SequenceSkipped: numbers that hold nothing
 	SkippedTo     uint64                 `protobuf:"varint,20,opt,name=skipped_to,json=skippedTo,proto3" json:"skipped_to,omitempty"`
+	PodKey        string                 `protobuf:"bytes,21,opt,name=pod_key,json=podKey,proto3" json:"pod_key,omitempty"` // of the pod, as GetPod takes it and Pod has it; not of a SequenceSkipped
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -863,6 +864,13 @@ func (x *Event) GetSkippedTo() uint64 {
 	return 0
 }
 
+func (x *Event) GetPodKey() string {
+	if x != nil {
+		return x.PodKey
+	}
+	return ""
+}
+
 type EventPod struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -1009,8 +1017,9 @@ func (x *EventContainer) GetImage() string {
 
 type GetPodRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The pod's UID, or "sandbox:" and the id of its sandbox where it has none. A UID
-	// that begins with "sandbox:" or "uid:" itself has "uid:" before it.
+	// Pods and events have it: the pod's UID, or "sandbox:" and the id of its sandbox
+	// where it has none. A UID that begins with "sandbox:" or "uid:" itself has "uid:"
+	// before it.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// The answer is then of a call to the runtime that is sent at this time or
 	// later: at once if the time has passed. The deadline bounds the wait.
@@ -2375,7 +2384,7 @@ const file_plegd_v1_plegd_proto_rawDesc = "" +
 	"\bposition\x18\x02 \x01(\tR\bposition\"I\n" +
 	"\bBookmark\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\tR\bposition\x12!\n" +
-	"\fsnapshot_end\x18\x02 \x01(\bR\vsnapshotEnd\"\x9f\x05\n" +
+	"\fsnapshot_end\x18\x02 \x01(\bR\vsnapshotEnd\"\xb8\x05\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\tR\bposition\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12 \n" +
@@ -2401,7 +2410,8 @@ const file_plegd_v1_plegd_proto_rawDesc = "" +
 	"\x05state\x18\x12 \x01(\tR\x05state\x12!\n" +
 	"\fskipped_from\x18\x13 \x01(\x04R\vskippedFrom\x12\x1d\n" +
 	"\n" +
-	"skipped_to\x18\x14 \x01(\x04R\tskippedToB\f\n" +
+	"skipped_to\x18\x14 \x01(\x04R\tskippedTo\x12\x17\n" +
+	"\apod_key\x18\x15 \x01(\tR\x06podKeyB\f\n" +
 	"\n" +
 	"_exit_code\"\xd1\x01\n" +
 	"\bEventPod\x12\x10\n" +
