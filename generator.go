@@ -240,6 +240,10 @@ func (g *Generator) SubscribeLive(from *Position) (*LiveSubscription, error) {
 // Position returns that of the newest event.
 func (g *Generator) Position() Position { return g.loop.Position() }
 
+// Busy reports whether more waits to be taken in than comes together on a quiet
+// node. What reads in the background should then leave the processors alone.
+func (g *Generator) Busy() bool { return g.loop.Busy() }
+
 // Oldest returns the oldest position that can be subscribed from.
 func (g *Generator) Oldest() Position { return g.loop.Oldest() }
 

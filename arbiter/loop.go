@@ -13,6 +13,10 @@ import (
 	"github.com/plegd/plegd/timestamps"
 )
 
+// busyInputs is from how many inputs on a loop is behind. On a node that lives, some
+// come together, as when a pod ends; so many come in a storm, or from a busy disk.
+const busyInputs = 64
+
 // Loop drives one Core: it takes all that waits, steps, commits and publishes.
 // Make it with NewLoop, give it to the sources as their Sink, and call Run
 // once. All methods but Run may be called by any goroutine at any time.
@@ -39,6 +43,7 @@ type Loop struct {
 	started int64         // monotonic ns when the loop was made
 
 	progress atomic.Int64 // monotonic ns, see goesOn
+	taken    atomic.Int64 // inputs that were taken out of the inbox and are not done with
 	health   healthState
 	habits   atomic.Pointer[RuntimeHabits] // nil before Version was answered
 }
@@ -101,6 +106,10 @@ func (l *Loop) SubmitEvent(ev *EventSeen) bool { return l.inbox.putEvent(ev) }
 // Queued returns how many events wait for the loop.
 func (l *Loop) Queued() int { return l.inbox.queued() }
 
+// Busy reports whether the loop is behind: at least busyInputs wait for it or are in
+// its hands. Readers that can wait should.
+func (l *Loop) Busy() bool { return l.taken.Load()+int64(l.inbox.queued()) >= busyInputs }
+
 // ErrRuntime is returned by Run when the runtime turns out to be another one
 // than the state describes.
 var ErrRuntime = store.ErrForeign
@@ -138,7 +147,10 @@ func (l *Loop) Close() {
 // turn takes all that waits, steps, and commits if it is time to.
 func (l *Loop) turn() error {
 	l.goesOn()
-	for _, in := range l.inbox.take() {
+	items := l.inbox.take()
+	l.taken.Store(int64(len(items)))
+	defer l.taken.Store(0)
+	for _, in := range items {
 		if err := l.step(in); err != nil {
 			return err
 		}

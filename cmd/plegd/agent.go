@@ -19,6 +19,7 @@ import (
 	"github.com/plegd/plegd/internal/metrics"
 	"github.com/plegd/plegd/internal/rpc"
 	"github.com/plegd/plegd/internal/server"
+	"github.com/plegd/plegd/internal/watch"
 )
 
 // drainTimeout is how long a reader of stdout may take, once all has been
@@ -89,11 +90,12 @@ func (a *agent) run(ctx context.Context) error {
 			return err
 		}
 	}
+	turns := watch.NewTurns()
 	srv, err := server.New(server.Config{
 		Listen: a.o.listen, Socket: a.o.socket, SocketMode: a.o.sock.mode, SocketGroup: a.o.sock.group,
-		RPC: rpc.New(rpc.Config{Health: a.health, Source: a.rpcSource, Logger: a.log}).Serve,
+		RPC: rpc.New(rpc.Config{Health: a.health, Source: a.rpcSource, Turns: turns, Logger: a.log}).Serve,
 		API: a.o.http.api, Token: a.o.http.token,
-		Health: a.health, Source: a.source, Logger: a.log, LogLevel: &a.level,
+		Health: a.health, Source: a.source, Turns: turns, Logger: a.log, LogLevel: &a.level,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout}),
 	})
 	if err != nil {

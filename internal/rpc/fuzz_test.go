@@ -29,6 +29,8 @@ func (nothing) Oldest() pleg.Position { return pleg.Position{} }
 
 func (nothing) Health() pleg.Health { return pleg.Health{} }
 
+func (nothing) Busy() bool { return false }
+
 // Whatever a client asks for is understood, or is the client's mistake and said so
 // in a message of bounded length.
 func FuzzWatchRequest(f *testing.F) {

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -78,6 +77,8 @@ type Config struct {
 	Health func() pleg.Health
 	// Source returns what to read from, or why there is nothing yet. Required.
 	Source func() (Source, error)
+	// Turns are shared with what else the process serves; nil for Turns of its own.
+	Turns *watch.Turns
 	// Stall is how long a client may not take what was sent; 0 for 30 s.
 	Stall time.Duration
 	// Logger may be nil.
@@ -93,7 +94,6 @@ type Server struct {
 	crowd    *crowd
 	calls    atomic.Int64
 	watches  slots
-	turns    *rate.Limiter
 	snapshot slots
 	fresh    slots
 	relists  relists
@@ -107,8 +107,9 @@ func New(cfg Config) *Server {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Stall = cmp.Or(cfg.Stall, stallLimit)
+	cfg.Turns = cmp.Or(cfg.Turns, watch.NewTurns())
 	s := &Server{
-		cfg: cfg, crowd: newCrowd(), turns: newTurns(),
+		cfg: cfg, crowd: newCrowd(),
 		watches: make(slots, maxWatches), snapshot: make(slots, maxSnapshots), fresh: make(slots, maxFresh),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
@@ -17,18 +16,10 @@ import (
 )
 
 const (
-	// batchEvents and batchBytes bound what comes together: few enough that a cut
-	// costs little that was sent in vain, many enough that a message more doesn't
-	// count.
+	// batchEvents and batchBytes bound what comes together, which is what a watch does
+	// in one of its turns: few enough that a cut costs little that was sent in vain, many
+	// enough that a message more doesn't count.
 	batchEvents, batchBytes = 256, 64 << 10
-	// A watch takes turns: in one it reads what there is, at most batchEvents of which
-	// none is selected, and sends at most one batch. A turn costs turnTime, or
-	// eventTime for each event that was read, whichever is more, of the time that all
-	// watches have: a second in a second, and turnCredit in advance. So what happens
-	// once in a while comes to a hundred watches at once; and while much happens, all
-	// together have at most 5,000 turns a second, one after the other, and read at
-	// most 160,000 events, which leaves the processors to the writer.
-	turnTime, eventTime, turnCredit = 200 * time.Microsecond, 6 * time.Microsecond, 20 * time.Millisecond
 )
 
 // Watch implements plegdv1.PodLifecycleServer.
@@ -113,12 +104,7 @@ type sender struct {
 }
 
 func (w *sender) run(ctx context.Context, src watch.Source, r watch.Request) error {
-	r.Idle = func() error {
-		if err := w.flush(); err != nil {
-			return err
-		}
-		return w.rest(ctx)
-	}
+	r.Idle, r.Turns = w.flush, w.s.cfg.Turns
 	if r.Snapshot {
 		if err := w.s.snapshot.take(ctx); err != nil {
 			return err
@@ -135,7 +121,7 @@ func (w *sender) run(ctx context.Context, src watch.Source, r watch.Request) err
 	for err == nil {
 		var m watch.Message
 		if m, err = w.in.Next(ctx); err == nil {
-			err = w.send(ctx, m)
+			err = w.send(m)
 		}
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -158,7 +144,7 @@ func (w *sender) sendPods(ctx context.Context) error {
 	})
 }
 
-func (w *sender) send(ctx context.Context, m watch.Message) error {
+func (w *sender) send(m watch.Message) error {
 	if m.Event == nil {
 		if err := w.flush(); err != nil {
 			return err
@@ -176,34 +162,7 @@ func (w *sender) send(ctx context.Context, m watch.Message) error {
 	if len(w.entries) < batchEvents && w.size < batchBytes {
 		return nil
 	}
-	if err := w.flush(); err != nil {
-		return err
-	}
-	return w.rest(ctx)
-}
-
-// rest ends a turn and waits until there is time for the next.
-func (w *sender) rest(ctx context.Context) error {
-	read := w.in.Read()
-	cost := max(turnTime, time.Duration(read-w.begun)*eventTime)
-	w.begun = read
-	wait := w.s.turns.ReserveN(time.Now(), int(min(cost, turnCredit)/time.Microsecond)).Delay()
-	if wait == 0 {
-		return nil
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
-// newTurns returns the time that all watches share, in microseconds.
-func newTurns() *rate.Limiter {
-	return rate.NewLimiter(rate.Limit(time.Second/time.Microsecond), int(turnCredit/time.Microsecond))
+	return w.flush()
 }
 
 // entry encodes an event. A live one has no position to be found again by.

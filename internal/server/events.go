@@ -27,7 +27,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := newLines(w, wantsSSE(r), s.limits.write)
-	req.watch.Idle = out.flush
+	req.watch.Idle, req.watch.Turns = out.flush, s.cfg.Turns
 	reader, err := watch.New(src, req.watch)
 	if err != nil {
 		writeProblem(w, err)

@@ -43,6 +43,8 @@ func (f *fakeSource) Pods() ([]pleg.Pod, pleg.Position) {
 
 func (f *fakeSource) Health() pleg.Health { return f.health() }
 
+func (f *fakeSource) Busy() bool { return false }
+
 func (f *fakeSource) Oldest() pleg.Position { _, at := f.Pods(); return at }
 
 func (f *fakeSource) Subscribe(*pleg.Position) (*pleg.Subscription, error) {

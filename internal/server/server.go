@@ -59,6 +59,8 @@ type Config struct {
 	Health func() pleg.Health
 	// Source returns what to read from, or why there is nothing yet. Required.
 	Source func() (Source, error)
+	// Turns are shared with what else the process serves; nil for Turns of its own.
+	Turns *watch.Turns
 	// Metrics serves /metrics. Required.
 	Metrics http.Handler
 	// API serves the API and the page on TCP too. An address that isn't loopback
@@ -111,6 +113,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.LogLevel == nil {
 		cfg.LogLevel = new(slog.LevelVar)
+	}
+	if cfg.Turns == nil {
+		cfg.Turns = watch.NewTurns()
 	}
 	s := &Server{cfg: cfg, limits: limits{read: readTimeout, write: writeTimeout}}
 	if cfg.Listen != "" {

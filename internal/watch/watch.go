@@ -25,8 +25,8 @@ const (
 	KeepaliveDefault = 30 * time.Second
 )
 
-// pauseAfter is after how many events of which none is selected there is a pause.
-const pauseAfter = 256
+// turnEvents is how many events are read in one turn, selected or not.
+const turnEvents = 256
 
 var (
 	// ErrRequest is wrapped by all errors that a Request is the cause of, but for
@@ -44,6 +44,8 @@ type Source interface {
 	Pods() ([]pleg.Pod, pleg.Position)
 	Oldest() pleg.Position
 	Health() pleg.Health
+	// Busy reports whether more waits to be taken in than readers should add to.
+	Busy() bool
 }
 
 // Request says where to begin and what to send. The zero Request is all events
@@ -62,11 +64,11 @@ type Request struct {
 	// Once ends the watch, with io.EOF, when it has caught up: after the snapshot,
 	// or all events that there are. A bookmark comes before the end.
 	Once bool
-	// Idle, if set, is called before a wait for more: a reader that gathers what it
-	// passes on can pass it on now. It is called too each time that so many events
-	// were read of which none is selected that a reader may want to make a pause.
-	// Its error is returned by Next.
+	// Idle, if set, is called before a wait, for more or for the next turn: a reader
+	// that gathers what it passes on can pass it on now. Its error is returned by Next.
 	Idle func() error
+	// Turns are what the watch takes its turns of; nil reads without a rest.
+	Turns *Turns
 }
 
 // check returns an error that wraps ErrRequest.
@@ -109,6 +111,7 @@ type Message struct {
 // that ends it; else a bookmark alone. So a reader always learns at once that the
 // watch has begun, and from where to go on if it breaks before the first event.
 type Watch struct {
+	src       Source
 	sub       subscription
 	sel       *selection.Selection
 	keepalive time.Duration
@@ -116,10 +119,13 @@ type Watch struct {
 	pods      []pleg.Pod
 	first     next          // read already, and the first to be sent; its Event is nil if there is none
 	at        pleg.Position // to go on from after the last event that was sent or left out
+	since     int64         // skip what was observed before, ns
 	count     int           // events that were read
+	begun     int           // of them before the present turn
 	state     state
 	once      bool
 	idle      func() error
+	turns     *Turns
 }
 
 // subscription is a pleg.LiveSubscription, or one that isn't live.
@@ -163,7 +169,8 @@ func subscribe(src Source, from *pleg.Position, live bool) (subscription, error)
 type state uint8
 
 const (
-	sendPods state = iota
+	skip state = iota
+	sendPods
 	sendSnapshotEnd
 	sendBeginning
 	sendEvents
@@ -177,7 +184,7 @@ func New(src Source, r Request) (*Watch, error) {
 	if err := r.check(now); err != nil {
 		return nil, err
 	}
-	w := &Watch{sel: r.Selection, keepalive: r.Keepalive, once: r.Once, idle: r.Idle, state: sendBeginning}
+	w := &Watch{src: src, sel: r.Selection, keepalive: r.Keepalive, once: r.Once, idle: r.Idle, turns: r.Turns, state: sendBeginning}
 	if w.keepalive == 0 {
 		w.keepalive = KeepaliveDefault
 	}
@@ -192,33 +199,60 @@ func New(src Source, r Request) (*Watch, error) {
 		w.pods, w.state, from = pods, sendPods, &at
 	case !r.Time.IsZero():
 		oldest := src.Oldest()
-		from = &oldest
+		from, w.state, w.since = &oldest, skip, r.Time.UnixNano()
 	}
 	sub, err := subscribe(src, from, r.Live)
 	if err != nil {
 		return nil, err
 	}
 	w.sub, w.at = sub, sub.Position()
-	if !r.Time.IsZero() {
-		return w, w.skipTo(r.Time.UnixNano())
-	}
 	return w, nil
 }
 
 // skipTo reads on until an event was observed at a time or later. What follows
-// that one follows, whatever its time: the clock may have been set back.
-func (w *Watch) skipTo(ns int64) error {
+// that one follows, whatever its time: the clock may have been set back. It is not
+// done when it has been silent for long enough.
+func (w *Watch) skipTo(ctx context.Context, ns int64) (done bool, err error) {
 	for {
+		if err := w.breathe(ctx); err != nil {
+			return false, err
+		}
 		ev, err := w.poll()
 		if err != nil || ev.Event == nil {
-			return err
+			return true, err
 		}
 		if ev.ObservedAt >= ns {
 			w.first = ev
-			return nil
+			return true, nil
 		}
 		w.at = ev.at
+		if w.count-w.begun == turnEvents && time.Now().After(w.quiet) {
+			return false, nil
+		}
 	}
+}
+
+// breathe ends a turn in which enough was read.
+func (w *Watch) breathe(ctx context.Context) error {
+	if w.count-w.begun < turnEvents {
+		return ctx.Err()
+	}
+	return w.endTurn(ctx)
+}
+
+// endTurn has the reader pass on what it has gathered, and waits for the next turn.
+func (w *Watch) endTurn(ctx context.Context) error {
+	if w.idle != nil {
+		if err := w.idle(); err != nil {
+			return err
+		}
+	}
+	read := w.count - w.begun
+	w.begun = w.count
+	if w.turns == nil {
+		return ctx.Err()
+	}
+	return w.turns.Rest(ctx, w.src, read)
 }
 
 // past is a context that has ended: with it a subscription returns what there is
@@ -257,6 +291,15 @@ func (w *Watch) read(ctx context.Context) (next, error) {
 // pleg.Subscription.
 func (w *Watch) Next(ctx context.Context) (Message, error) {
 	switch w.state {
+	case skip:
+		done, err := w.skipTo(ctx, w.since)
+		if err != nil {
+			return Message{}, err
+		}
+		if done {
+			w.state = sendEvents
+		}
+		return w.bookmark(false), nil
 	case sendPods:
 		w.state = sendSnapshotEnd
 		pods := w.pods
@@ -275,7 +318,10 @@ func (w *Watch) Next(ctx context.Context) (Message, error) {
 		return Message{}, io.EOF
 	case sendEvents:
 	}
-	for unselected := 1; ctx.Err() == nil; unselected++ {
+	for {
+		if err := w.breathe(ctx); err != nil {
+			return Message{}, err
+		}
 		ev, err := w.poll()
 		if ev.Event == nil && err == nil {
 			if w.once {
@@ -294,24 +340,17 @@ func (w *Watch) Next(ctx context.Context) (Message, error) {
 		switch {
 		case w.sel.Event(ev.Event):
 			return w.due(Message{Event: ev.Event, Live: ev.live}), nil
-		case unselected%pauseAfter != 0:
+		case w.count-w.begun < turnEvents:
 		case time.Now().After(w.quiet): // much was read, and nothing of it selected
 			return w.bookmark(false), nil
-		case w.idle != nil:
-			if err := w.idle(); err != nil {
-				return Message{}, err
-			}
 		}
 	}
-	return Message{}, ctx.Err()
 }
 
 // wait returns the next event, an empty one once a bookmark is due.
 func (w *Watch) wait(ctx context.Context) (next, error) {
-	if w.idle != nil {
-		if err := w.idle(); err != nil {
-			return next{}, err
-		}
+	if err := w.endTurn(ctx); err != nil {
+		return next{}, err
 	}
 	waiting, cancel := context.WithDeadline(ctx, w.quiet)
 	defer cancel()
@@ -321,9 +360,6 @@ func (w *Watch) wait(ctx context.Context) (next, error) {
 	}
 	return ev, err
 }
-
-// Read returns how many events were read so far, selected or not.
-func (w *Watch) Read() int { return w.count }
 
 // Position returns the one to go on from after the last message.
 func (w *Watch) Position() pleg.Position { return w.at }

@@ -223,6 +223,10 @@ func (w *world) firm(e *entity, r rung, at map[int]time.Time, amended map[string
 		if !w.disk.firm(s) || overtaken(e, r, s, at, amended) {
 			continue
 		}
+		if r == rungDown && s.by == byList && w.lies(e.id) > 0 {
+			w.count("ends that one list showed and another, wrong, took back", 1)
+			continue // before a status had shown it (O2)
+		}
 		return fmt.Sprintf("the agent saw it at %.6f in life %d by a %s", s.at.Sub(w.began).Seconds(), s.life.n, s.by), true
 	}
 	return "", seen

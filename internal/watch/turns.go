@@ -1,0 +1,89 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// turnTime is what a turn costs at least, eventTime what it costs for each
+	// event that was read, of the time that all readers have: a second in a second,
+	// and turnCredit in advance. So what happens once in a while comes to a hundred
+	// readers at once; and while much happens, all together have at most 5,000 turns a
+	// second, one after the other, and read at most 160,000 events.
+	turnTime, eventTime, turnCredit = 200 * time.Microsecond, 6 * time.Microsecond, 20 * time.Millisecond
+	// busyShare is which part of that time readers have while the writer is behind,
+	// one after the other: 1 in so many. busyPoll is how often the others look whether
+	// it has caught up.
+	busyShare, busyPoll = 40, 10 * time.Millisecond
+)
+
+// Turns share out how much the readers of one process may do, so that they leave
+// the processors to who writes what they read. A reader takes turns: in one it reads
+// and sends some of what there is, after one it rests. Safe for concurrent use.
+//
+// While the source is busy, which means that it can't take in what the runtime says
+// as fast as it comes, the readers have a small part of their time: what is late for
+// them stays in the journal, and what is late for the source may be lost.
+type Turns struct {
+	limiter *rate.Limiter // of microseconds
+	one     chan struct{} // held by the reader that goes on while the source is busy
+}
+
+// NewTurns returns the time that readers share.
+func NewTurns() *Turns {
+	return &Turns{limiter: rate.NewLimiter(rate.Limit(time.Second/time.Microsecond), int(turnCredit/time.Microsecond)), one: make(chan struct{}, 1)}
+}
+
+// Rest ends a turn in which so many events were read, and waits until there is time
+// for the next or ctx ends, whose error it returns.
+func (t *Turns) Rest(ctx context.Context, src Source, read int) error {
+	cost := max(turnTime, time.Duration(read)*eventTime)
+	if src.Busy() {
+		if done, err := t.restBusy(ctx, src, cost); done || err != nil {
+			return err
+		}
+	}
+	r := t.limiter.ReserveN(time.Now(), int(min(cost, turnCredit)/time.Microsecond))
+	wait := r.Delay()
+	if wait == 0 {
+		return nil
+	}
+	err := sleep(ctx, wait)
+	if err != nil {
+		r.Cancel() // the others can have it
+	}
+	return err
+}
+
+// restBusy waits until the source is not busy any more, or until it is this
+// reader's turn all the same; done is true then.
+func (t *Turns) restBusy(ctx context.Context, src Source, cost time.Duration) (done bool, err error) {
+	poll := time.NewTicker(busyPoll)
+	defer poll.Stop()
+	for src.Busy() {
+		select {
+		case t.one <- struct{}{}:
+			err := sleep(ctx, busyShare*cost)
+			<-t.one
+			return true, err
+		case <-poll.C:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+	return false, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
