@@ -98,8 +98,74 @@ func TestTellsALostHistory(t *testing.T) {
 		}
 	})
 	p.await("the gap is told", `[...document.querySelectorAll("#event-list .note")].some((e) => e.innerText.includes("another epoch"))`)
+	p.await("it isn't said that nothing was missed", `document.getElementById("link").innerText.endsWith("s, events are missing")`)
 	runPod(t, rt, "after")
 	p.await("what happened after is told", has("ContainerStarted", "after"))
+}
+
+// An agent, or a proxy before it, that refuses each position is not asked again and
+// again without a pause.
+func TestRefusedPositions(t *testing.T) {
+	t.Parallel()
+	a, _ := startAgent(t)
+	p := open(t, a, desktop)
+	value[bool](p, `(() => {
+		const real = window.fetch;
+		window.asked = [];
+		window.fetch = (url, options) => {
+			if (!url.startsWith("v1/events")) return real(url, options);
+			asked.push(performance.now());
+			return Promise.resolve(new Response(JSON.stringify({ error: "gone", oldest: "9f010203040506ab/1" }), { status: 410 }));
+		};
+		return true;
+	})()`)
+	p.set("pod", "web-1")
+	p.await("it is asked again", "asked.length >= 3")
+	for i, ms := range value[[]float64](p, "asked.slice(1).map((at, i) => at - asked[i])") {
+		if ms < 400 {
+			t.Errorf("try %d came %v ms after the one before it", i+2, ms)
+		}
+	}
+	p.noErrors("")
+}
+
+// The filters that stand in the form count, however late the answer is that was
+// waited for with those before.
+func TestFiltersChangeWhileTheAgentIsSlow(t *testing.T) {
+	t.Parallel()
+	a, rt := startAgent(t)
+	containers := []string{runPod(t, rt, "web-1"), runPod(t, rt, "db-1")}
+	p := open(t, a, desktop)
+	p.await("everything is told", has("ContainerStarted", "web-1")+" && "+has("ContainerStarted", "db-1"))
+	value[bool](p, `(() => {
+		const real = window.fetch;
+		window.held = [];
+		window.fetch = async (url, options) => {
+			if (!url.startsWith("v1/status")) return real(url, options);
+			await new Promise((resolve) => held.push(resolve));
+			return real(url, { ...options, signal: undefined });
+		};
+		return true;
+	})()`)
+	p.await("the status is asked for", "held.length === 1") // which goes on by itself
+	p.set("pod", "web-1")
+	p.await("the first filter waits", "held.length === 2")
+	p.set("pod", "db-1")
+	p.await("the second waits", "held.length === 3")
+	value[bool](p, "(held[2](), true)")
+	p.await("the second is shown", "!("+has("", "web-1")+") && "+has("ContainerStarted", "db-1"))
+	value[bool](p, "(held[1](), held[0](), true)")
+	p.await("the status is shown again, and asked for", "held.length === 4")
+	for _, id := range containers {
+		if err := rt.ExitContainer(id, 0, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.await("what comes is of the second", has("ContainerDied", "db-1"))
+	if p.is(has("", "web-1")) {
+		t.Error("events of the first filter are shown")
+	}
+	p.noErrors("")
 }
 
 // Filters choose among events and pods, and one that is no use is named.

@@ -111,6 +111,16 @@ func (p *tab) fill(name, text string) {
 	p.run(chromedp.SendKeys(field, text))
 }
 
+// set puts a text into a field of the filters, in place of what is there.
+func (p *tab) set(name, text string) {
+	p.t.Helper()
+	value[bool](p, fmt.Sprintf(`(() => {
+		const field = document.querySelector("#filters [name=%s]");
+		field.value = %q;
+		return field.dispatchEvent(new Event("input", { bubbles: true }));
+	})()`, name, text))
+}
+
 // consoleErrors returns what the console has shown, but for what contains a text
 // that is expected.
 func (p *tab) consoleErrors(expected string) (found []string) {

@@ -99,13 +99,14 @@ export class Feed {
 
   async run(generation, query, position) {
     this.position = position;
-    let lostAt = 0, delay = firstDelay;
+    let lostAt = 0, delay = firstDelay, missed = "nothing was missed";
     while (generation === this.generation) {
       let why = "the agent ended the stream";
       try {
         await this.read(generation, query, () => {
-          const after = lostAt ? `connected again after ${Math.max(1, Math.round((Date.now() - lostAt) / 1000))} s, nothing was missed` : "live";
+          const after = lostAt ? `connected again after ${Math.max(1, Math.round((Date.now() - lostAt) / 1000))} s, ${missed}` : "live";
           lostAt = 0;
+          missed = "nothing was missed";
           delay = firstDelay;
           this.to.refused("");
           this.to.link("up", after);
@@ -116,12 +117,12 @@ export class Feed {
           this.to.refused(error.message);
           return; // until there is another query
         }
+        why = error instanceof Refused ? error.message : "the agent can't be reached";
         if (error instanceof Refused && error.status === 410) {
           this.to.gap(`Events are missing here: ${error.message}.`);
           this.position = error.oldest;
-          continue;
+          missed = "events are missing";
         }
-        why = error instanceof Refused ? error.message : "the agent can't be reached";
       }
       if (generation !== this.generation) return;
       lostAt ||= Date.now();

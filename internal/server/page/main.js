@@ -75,11 +75,16 @@ function show(fresh) {
   $("no-events").classList.toggle("hidden", n > 0);
 }
 
-// begin follows the events anew, with those that came last.
+let beginnings = 0;
+
+// begin follows the events anew, with those that came last. One that waits for an
+// answer while the next begins is left: what the filters were then doesn't count.
 async function begin() {
-  const params = query();
+  const mine = ++beginnings;
   let status;
-  while (!(status = await ask("v1/status"))) await pause(every);
+  while (!(status = await ask("v1/status")) && mine === beginnings) await pause(every);
+  if (mine !== beginnings) return;
+  const params = query();
   const [epoch, number] = status.position.split("/");
   const [oldEpoch, oldest] = status.oldest.split("/");
   const first = Math.max(0, number - (params.size > 0 ? filteredBacklog : backlog), oldEpoch === epoch ? oldest : number);
@@ -157,7 +162,7 @@ async function refreshPods() {
     if (text !== shownPods) view.showPods(pods);
     shownPods = text;
   } catch (error) {
-    podsDue = error.status !== 400; // a filter that is no use: the feed says so
+    if (error.status !== 400) podsDue = true; // a filter that is no use: the feed says so
     if (error.status === 503 && shownPods === "") view.setText($("no-pods"), error.message);
   }
 }
