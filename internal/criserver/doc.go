@@ -26,7 +26,7 @@
 //     another client; one that doesn't keep up with events is cut with
 //     RESOURCE_EXHAUSTED.
 //  5. Connections, streams, requests, answers that are kept and calls in flight
-//     are bounded. Connections without a call make room for others (door.go).
+//     are bounded. Connections without a call make room for others.
 //
 // Messages that are kept or shared are never changed once others can see them.
 package criserver

@@ -16,6 +16,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/crowd"
 	"github.com/plegd/plegd/internal/sysclock"
 	"github.com/plegd/plegd/internal/unixsock"
 )
@@ -24,6 +25,9 @@ const (
 	// maxConns at a time; more take the place of those without a call, or wait in
 	// the kernel's queue.
 	maxConns = 128
+	// settle is how long a connection is left alone without a call: clients expect
+	// no server of the CRI to close one that they are about to use.
+	settle = time.Second
 	// maxStreams are the calls of one connection that are in progress at a
 	// time; a client's library lets more wait.
 	maxStreams = 32
@@ -158,7 +162,8 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.follow(ctx) })
 	group.Go(func() error { return s.learnAlways(ctx) })
 	group.Go(func() error {
-		err := server.Serve(newDoor(s.lis))
+		room := crowd.New(crowd.Config{Max: maxConns, Settle: settle, Logger: s.cfg.Logger.With("socket", s.cfg.Socket)})
+		err := server.Serve(room.Door(s.lis))
 		if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, net.ErrClosed) {
 			return nil
 		}

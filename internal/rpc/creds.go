@@ -3,23 +3,28 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
+	"time"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/plegd/plegd/internal/crowd"
 	"github.com/plegd/plegd/internal/unixsock"
 )
 
 // peerCredentials lets handlers know who is at the other end of a connection, and
-// counts them. It checks nothing: the mode and the group of the socket have.
-type peerCredentials struct{ crowd *crowd }
+// lets in those for which there is room. It checks nothing else: the mode and the
+// group of the socket have.
+type peerCredentials struct{ crowd *crowd.Crowd }
 
 // authInfo says who is at the other end.
 type authInfo struct {
 	credentials.CommonAuthInfo
-	*guest
+	*crowd.Guest
 	peer unixsock.Peer // zero if it isn't known
 	cuts atomic.Int32
 }
@@ -47,15 +52,27 @@ func authOf(ctx context.Context) *authInfo {
 
 // ServerHandshake implements [credentials.TransportCredentials].
 func (c peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	g, err := c.crowd.enter(conn)
-	if err != nil {
-		return nil, nil, err
+	g := c.crowd.Enter(conn)
+	if g == nil {
+		refuse(conn)
+		return nil, nil, errCrowded
 	}
-	info := &authInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, guest: g}
+	info := &authInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, Guest: g}
 	if who, err := unixsock.PeerOf(conn); err == nil {
 		info.peer = who
 	}
 	return g, info, nil
+}
+
+var errCrowded = errors.New("too many connections")
+
+// refuse tells a client of HTTP/2 that there are too many.
+func refuse(conn net.Conn) {
+	_ = conn.SetWriteDeadline(time.Now().Add(goAwayTimeout))
+	f := http2.NewFramer(conn, nil)
+	why := fmt.Sprintf("%d connections are open and in use, which is all that may be", maxConns)
+	// Whether it hears it or not, it has to go.
+	_ = errors.Join(f.WriteSettings(), f.WriteGoAway(0, http2.ErrCodeEnhanceYourCalm, []byte(why)), conn.Close())
 }
 
 var errServerOnly = errors.New("these credentials are a server's")

@@ -19,10 +19,16 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
+	"github.com/plegd/plegd/internal/crowd"
 	"github.com/plegd/plegd/internal/watch"
 )
 
 const (
+	// maxConns are open at once: two for each pod of a full node. A new one takes
+	// the place of one without a call; one more than are in use is refused.
+	maxConns = 256
+	// goAwayTimeout bounds what is said to those who are too many.
+	goAwayTimeout = 100 * time.Millisecond
 	// maxRequest is ample for a filter that names every pod of a node by its UID,
 	// bytes.
 	maxRequest = 64 << 10
@@ -91,7 +97,7 @@ type Server struct {
 	cfg      Config
 	ctx      context.Context // ends when the server stops
 	stop     context.CancelFunc
-	crowd    *crowd
+	crowd    *crowd.Crowd
 	calls    atomic.Int64
 	watches  slots
 	snapshot slots
@@ -109,7 +115,7 @@ func New(cfg Config) *Server {
 	cfg.Stall = cmp.Or(cfg.Stall, stallLimit)
 	cfg.Turns = cmp.Or(cfg.Turns, watch.NewTurns())
 	s := &Server{
-		cfg: cfg, crowd: newCrowd(),
+		cfg: cfg, crowd: crowd.New(crowd.Config{Max: maxConns, Logger: cfg.Logger.With("server", "gRPC")}),
 		watches: make(slots, maxWatches), snapshot: make(slots, maxSnapshots), fresh: make(slots, maxFresh),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
@@ -168,12 +174,12 @@ func (s *Server) admit(ctx context.Context, _ *tap.Info) (context.Context, error
 	}
 	info := authOf(ctx)
 	if info != nil {
-		info.begin()
+		info.Begin()
 	}
 	context.AfterFunc(ctx, func() {
 		s.calls.Add(-1)
 		if info != nil {
-			info.end()
+			info.End()
 		}
 	})
 	return ctx, nil

@@ -11,17 +11,17 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/crowd"
 	"github.com/plegd/plegd/internal/unixsock"
 	"github.com/plegd/plegd/internal/watch"
 )
 
 const (
-	// headerTimeout and readTimeout bound how slowly a request may come. None
-	// has a body.
+	// headerTimeout and readTimeout bound how slowly a request may come. Only that
+	// for the log level has a body, of one word.
 	headerTimeout, readTimeout = 5 * time.Second, 10 * time.Second
 	// writeTimeout cuts a client that reads too slowly; the largest answer, the
 	// pods of a full node, takes a local reader well under a second.
@@ -31,8 +31,11 @@ const (
 	idleTimeout = 2 * time.Minute
 	// maxHeader is ample for what is asked here.
 	maxHeader = 16 << 10
-	// maxConns on each address; more wait in the kernel's queue.
+	// maxConns on each address. One more takes the place of one without a request,
+	// or waits: on TCP in the kernel's queue, on the socket behind the splitter.
 	maxConns = 128
+	// settle is how long a connection is left alone without a request.
+	settle = time.Second
 	// maxStreams of them may be streams, which last: the rest is left to those who
 	// ask for health, metrics and pods.
 	maxStreams = maxConns * 3 / 4
@@ -188,16 +191,17 @@ func (s *Server) Run(ctx context.Context) error {
 
 // serve runs one http.Server in the group.
 func (s *Server) serve(ctx context.Context, group *errgroup.Group, lis net.Listener, h http.Handler) {
+	room := crowd.New(crowd.Config{Max: maxConns, Settle: settle, Logger: s.cfg.Logger.With("address", lis.Addr().String())})
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: s.limits.read, WriteTimeout: s.limits.write,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ConnState: newConns().changed,
+		ConnState: connState,
 		// Streams end with the server, at once.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	group.Go(func() error {
-		err := srv.Serve(netutil.LimitListener(lis, maxConns))
+		err := srv.Serve(room.Door(lis))
 		if errors.Is(err, http.ErrServerClosed) {
 			return nil
 		}
@@ -212,4 +216,19 @@ func (s *Server) serve(ctx context.Context, group *errgroup.Group, lis net.Liste
 		}
 		return nil
 	})
+}
+
+// connState tells the crowd which connections have a request.
+func connState(conn net.Conn, state http.ConnState) {
+	g, ok := conn.(*crowd.Guest)
+	if !ok {
+		return
+	}
+	switch state {
+	case http.StateActive:
+		g.Begin()
+	case http.StateIdle:
+		g.End()
+	default: // it is new, or closed, which the guest sees itself
+	}
 }

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
 	"time"
 
+	"github.com/plegd/plegd/internal/note"
 	"github.com/plegd/plegd/internal/retry"
 	"github.com/plegd/plegd/internal/unixsock"
 )
@@ -17,10 +19,17 @@ import (
 const (
 	// firstBytes is how long a client may take to say which protocol it speaks.
 	firstBytes = 5 * time.Second
-	// maxUndecided connections have not said so, or wait to be taken. When there are
-	// more, the oldest is closed: a client with something to ask has said so at
-	// once, and so those who say nothing keep nobody out.
-	maxUndecided = 64
+	// maxUndecided connections have not said so, as far as was read. While there are
+	// so many none is accepted, and the oldest of them have lastChance left: that is
+	// enough to read what was said, as who has something to ask does at once, and so
+	// those who say nothing keep nobody out for long.
+	maxUndecided, lastChance = 64, 10 * time.Millisecond
+	// maxWaiting connections for one server have said so and wait until it takes
+	// them, which HTTP does while it has room: enough for all of a node's clients,
+	// which come at once when the agent is back. One more is told so.
+	maxWaiting = 256
+	// refuseTimeout bounds what is said to those who are too many.
+	refuseTimeout = 100 * time.Millisecond
 	// maxUsers is how many pairs of user and group are told apart in the log.
 	maxUsers = 1024
 	// acceptFirst and acceptMost space tries to accept after an error, such as no
@@ -43,34 +52,43 @@ type splitter struct {
 	deciding sync.WaitGroup
 
 	mu        sync.Mutex
-	undecided *list.List // of *undecided, oldest first
+	undecided *list.List    // of *undecided, oldest first; none of them is a server's
+	room      chan struct{} // capacity 1: there may be room for another one
 	users     map[[2]uint32]bool
 }
 
-// undecided is a connection that no server has yet.
+// undecided is a connection that has not said which protocol it speaks.
 type undecided struct {
 	net.Conn
-	gone    chan struct{} // closed when it has to go
-	decided bool          // it may be a server's already
+	last bool // it has its last chance
 }
 
 // branch is what one of the servers listens on.
 type branch struct {
-	addr  net.Addr
-	conns chan net.Conn
-	done  chan struct{}
-	close func()
+	addr    net.Addr
+	refusal string // what those are told that are too many
+	waiting chan struct{}
+	conns   chan net.Conn
+	done    chan struct{}
+	close   func()
 }
 
 func newSplitter(lis net.Listener, log *slog.Logger) *splitter {
 	return &splitter{
-		lis: lis, log: log, wait: firstBytes, http: newBranch(lis.Addr()), rpc: newBranch(lis.Addr()),
-		undecided: list.New(), users: map[[2]uint32]bool{},
+		lis: lis, log: log, wait: firstBytes, http: newBranch(lis.Addr(), busyHTTP), rpc: newBranch(lis.Addr(), ""),
+		undecided: list.New(), room: make(chan struct{}, 1), users: map[[2]uint32]bool{},
 	}
 }
 
-func newBranch(addr net.Addr) *branch {
-	b := &branch{addr: addr, conns: make(chan net.Conn), done: make(chan struct{})}
+// busyHTTP is what clients of HTTP are told when even those that wait are too many.
+// gRPC's server takes each connection at once, and has words of its own.
+var busyHTTP = func() string {
+	body := fmt.Sprintf(`{"error":"%d connections are in use and %d wait, which is all that may be; try again later"}`, maxConns, maxWaiting)
+	return fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: 10\r\nConnection: close\r\n\r\n%s", len(body), body)
+}()
+
+func newBranch(addr net.Addr, refusal string) *branch {
+	b := &branch{addr: addr, refusal: refusal, waiting: make(chan struct{}, maxWaiting), conns: make(chan net.Conn), done: make(chan struct{})}
 	b.close = sync.OnceFunc(func() { close(b.done) })
 	return b
 }
@@ -78,7 +96,7 @@ func newBranch(addr net.Addr) *branch {
 // run accepts until ctx ends, and returns when nothing of it goes on.
 func (s *splitter) run(ctx context.Context) error {
 	defer s.deciding.Wait()
-	defer s.giveUp(0)
+	defer s.closeUndecided()
 	stop := context.AfterFunc(ctx, func() { _ = s.lis.Close() })
 	defer stop()
 	delays, troubled := retry.Delays(acceptFirst, acceptMost), false
@@ -107,56 +125,84 @@ func (s *splitter) run(ctx context.Context) error {
 			troubled = false
 			delays.Reset()
 		}
-		s.giveUp(maxUndecided - 1)
-		u := &undecided{Conn: conn, gone: make(chan struct{})}
+		_ = conn.SetReadDeadline(time.Now().Add(s.wait)) // one that is closed already says so when it is read
 		s.mu.Lock()
-		place := s.undecided.PushBack(u)
+		place := s.undecided.PushBack(&undecided{Conn: conn})
 		s.mu.Unlock()
-		s.deciding.Go(func() {
-			s.decide(u)
-			s.mu.Lock()
-			s.undecided.Remove(place)
-			s.mu.Unlock()
-		})
-	}
-}
-
-// giveUp closes the oldest undecided connections until at most so many are left.
-func (s *splitter) giveUp(left int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.undecided.Len() > left {
-		u := s.undecided.Remove(s.undecided.Front()).(*undecided)
-		close(u.gone)
-		if !u.decided { // else whoever hands it on sees to it
-			_ = u.Close()
+		s.deciding.Go(func() { s.decide(ctx, conn, place) })
+		for s.crowded() && ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-s.room:
+			}
 		}
 	}
 }
 
+// crowded reports whether there are as many undecided connections as may be. The
+// oldest quarter of them has its last chance then.
+func (s *splitter) crowded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.undecided.Len() < maxUndecided {
+		return false
+	}
+	soon, e := time.Now().Add(lastChance), s.undecided.Front()
+	for range maxUndecided / 4 {
+		if u := e.Value.(*undecided); !u.last { // nothing else is in it
+			u.last = true
+			_ = u.SetReadDeadline(soon) // one that is closed is about to leave
+		}
+		e = e.Next()
+	}
+	return true
+}
+
+func (s *splitter) closeUndecided() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := s.undecided.Front(); e != nil; e = e.Next() {
+		_ = e.Value.(*undecided).Close() // nobody has spoken with it
+	}
+}
+
 // decide reads the first bytes and hands the connection on.
-func (s *splitter) decide(u *undecided) {
-	_ = u.SetReadDeadline(time.Now().Add(s.wait)) // it may be closed already, and then reading says so
-	head, is, err := readPreface(u)
+func (s *splitter) decide(ctx context.Context, conn net.Conn, place *list.Element) {
+	head, is, err := readPreface(conn)
+	s.mu.Lock()
+	s.undecided.Remove(place)
+	s.mu.Unlock()
+	note.Leave(s.room)
 	if err != nil {
-		_ = u.Close()
+		_ = conn.Close()
 		return
 	}
-	_ = u.SetReadDeadline(time.Time{})
+	_ = conn.SetReadDeadline(time.Time{})
 	to, protocol := s.http, "HTTP"
 	if is {
 		to, protocol = s.rpc, "gRPC"
 	}
-	s.mu.Lock()
-	u.decided = true
-	s.mu.Unlock()
-	s.logPeer(u.Conn, protocol)
-	conn := &peeked{Conn: u.Conn, head: head}
+	s.logPeer(conn, protocol)
+	to.take(ctx, &peeked{Conn: conn, head: head})
+}
+
+// take hands a connection to the server, once that takes it, unless too many wait
+// for that.
+func (b *branch) take(ctx context.Context, conn *peeked) {
 	select {
-	case to.conns <- conn:
-	case <-to.done:
+	case b.waiting <- struct{}{}:
+		defer func() { <-b.waiting }()
+	default:
+		_ = conn.SetWriteDeadline(time.Now().Add(refuseTimeout))
+		_, _ = io.WriteString(conn, b.refusal) // whether it hears it or not, it has to go
 		_ = conn.Close()
-	case <-u.gone:
+		return
+	}
+	select {
+	case b.conns <- conn:
+	case <-b.done:
+		_ = conn.Close()
+	case <-ctx.Done():
 		_ = conn.Close()
 	}
 }

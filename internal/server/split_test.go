@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,11 +27,20 @@ const splitTimeout = 30 * time.Second
 // each of its branches: each answers with the name of its branch and all that it
 // was sent until the client closes its half.
 type splitting struct {
-	path string
-	log  *logtest.Buffer
+	path  string
+	log   *logtest.Buffer
+	serve func() // begins to serve; called by splitted
 }
 
 func splitted(t *testing.T, wait time.Duration) *splitting {
+	t.Helper()
+	s := splittedLater(t, wait)
+	s.serve()
+	return s
+}
+
+// splittedLater is splitted without servers, until serve is called.
+func splittedLater(t *testing.T, wait time.Duration) *splitting {
 	t.Helper()
 	s := &splitting{path: filepath.Join(t.TempDir(), "s"), log: &logtest.Buffer{}}
 	lis, err := unixsock.Listen(s.path, unixsock.GroupMode)
@@ -40,21 +52,22 @@ func splitted(t *testing.T, wait time.Duration) *splitting {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- sp.run(ctx) }()
-	served := make(chan struct{}, 2)
-	for name, b := range map[string]*branch{"http:": sp.http, "grpc:": sp.rpc} {
-		go func() {
-			defer func() { served <- struct{}{} }()
-			for {
-				conn, err := b.Accept()
-				if err != nil {
-					return
+	var served sync.WaitGroup
+	s.serve = func() {
+		for name, b := range map[string]*branch{"http:": sp.http, "grpc:": sp.rpc} {
+			served.Go(func() {
+				for {
+					conn, err := b.Accept()
+					if err != nil {
+						return
+					}
+					_ = conn.SetDeadline(time.Now().Add(splitTimeout))
+					all, _ := io.ReadAll(conn)
+					_, _ = conn.Write(append([]byte(name), all...))
+					_ = conn.Close()
 				}
-				_ = conn.SetDeadline(time.Now().Add(splitTimeout))
-				all, _ := io.ReadAll(conn)
-				_, _ = conn.Write(append([]byte(name), all...))
-				_ = conn.Close()
-			}
-		}()
+			})
+		}
 	}
 	t.Cleanup(func() {
 		cancel()
@@ -62,8 +75,7 @@ func splitted(t *testing.T, wait time.Duration) *splitting {
 			t.Error(err)
 		}
 		_, _ = sp.http.Close(), sp.rpc.Close()
-		<-served
-		<-served
+		served.Wait()
 	})
 	return s
 }
@@ -151,6 +163,51 @@ func TestSplitFloodOfTheSilent(t *testing.T) {
 	}
 	if open > maxUndecided {
 		t.Errorf("%d silent connections are open", open)
+	}
+}
+
+// Who has said what they want waits for a server that is busy, however many others
+// come and say nothing; when too many wait, the next one is told so.
+func TestSplitKeepsWhoWaits(t *testing.T) {
+	s := splittedLater(t, splitTimeout)
+	var waiting []*net.UnixConn
+	ask := func(n int) {
+		for range n {
+			conn := s.dial(t)
+			if _, err := io.WriteString(conn, "GET /"); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.CloseWrite()
+			waiting = append(waiting, conn)
+		}
+	}
+	ask(maxWaiting - 1)
+	for range 2 * maxUndecided {
+		s.dial(t)
+	}
+	ask(1)
+	decided := func() int { return s.log.Count("level=DEBUG") }
+	for end := time.Now().Add(splitTimeout); decided() < maxWaiting; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d are decided", decided(), maxWaiting)
+		}
+	}
+	over := s.dial(t)
+	_, _ = io.WriteString(over, "GET /")
+	resp, err := http.ReadResponse(bufio.NewReader(over), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var said problem
+	if err := json.NewDecoder(resp.Body).Decode(&said); err != nil || resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(said.Error, "256 wait") {
+		t.Errorf("%v, %+v, %v", resp.Status, said, err)
+	}
+	s.serve()
+	for i, conn := range waiting {
+		if got, err := io.ReadAll(conn); err != nil || string(got) != "http:GET /" {
+			t.Fatalf("who waits, number %d: %q, %v", i, got, err)
+		}
 	}
 }
 

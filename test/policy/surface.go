@@ -23,7 +23,7 @@ var modules = []string{
 	"github.com/spf13/cobra",
 	"github.com/spf13/pflag",
 	"go.etcd.io/bbolt",
-	"golang.org/x/net", // netutil, for the bound on connections; gRPC brings it in anyway
+	"golang.org/x/net", // http2, for the frame that refuses a connection; gRPC brings it in anyway
 	"golang.org/x/sync",
 	"golang.org/x/sys",
 	"golang.org/x/term", // of the binary alone
