@@ -74,7 +74,9 @@ func (o *relistOptions) run(parent context.Context) error {
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	events, err := foundBetween(ctx, agent, before.Position, after)
+	events, err := bounded(ctx, agent, func(ctx context.Context) ([]*pleg.Event, error) {
+		return foundBetween(ctx, agent, before.Position, after)
+	})
 	if err != nil {
 		return stopped(ctx, err)
 	}

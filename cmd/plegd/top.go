@@ -74,7 +74,7 @@ func (o *topOptions) run(parent context.Context) error {
 		return o.live(ctx, agent, view, &link)
 	}
 	for {
-		events, err := o.recent(ctx, agent)
+		events, err := bounded(ctx, agent, func(ctx context.Context) (*topEvents, error) { return o.recent(ctx, agent) })
 		if err != nil {
 			return stopped(ctx, err)
 		}
