@@ -121,6 +121,10 @@ func (s *Server) podNewer(ctx context.Context, src Source, req *plegdv1.GetPodRe
 	if ahead > maxAhead {
 		return pleg.Pod{}, invalid(fmt.Errorf("newer_than %s: must be at most %v in the future", req.NewerThan.AsTime().Format(time.RFC3339), maxAhead))
 	}
+	if !s.waits.try() {
+		return pleg.Pod{}, busy(cap(s.waits), "calls that wait for the runtime")
+	}
+	defer s.waits.free()
 	ctx, cancel := s.untilStop(ctx)
 	defer cancel()
 	timer := time.NewTimer(max(0, ahead))

@@ -15,7 +15,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/tap"
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
@@ -40,12 +39,17 @@ const (
 	// maxWatches at once: five for each pod of a full node. One that is not read
 	// holds up to 64 KiB that gRPC has taken and not yet sent.
 	maxWatches = 512
+	// maxAside are the streams of gRPC's own services, which last as watches do, and
+	// maxWaits the calls that wait for the runtime. So a quarter of all calls is left
+	// for those that are answered at once.
+	maxAside, maxWaits = 64, 192
 	// maxSnapshots are sent at once, since each holds a copy of all pods; others
 	// wait their turn.
 	maxSnapshots = 8
 	// maxFresh calls at once have the runtime asked.
 	maxFresh = 16
-	// stallLimit is how long a client may not take what was sent. Positions last
+	// stallLimit is how long a client may not take what was sent, or not send its
+	// request. Positions last
 	// for hours, so what it costs a slow one is to watch again; 30 s is longer than
 	// a machine that swaps holds a program up.
 	stallLimit = 30 * time.Second
@@ -85,7 +89,8 @@ type Config struct {
 	Source func() (Source, error)
 	// Turns are shared with what else the process serves; nil for Turns of its own.
 	Turns *watch.Turns
-	// Stall is how long a client may not take what was sent; 0 for 30 s.
+	// Stall is how long a client may not take what was sent, or not send its request;
+	// 0 for 30 s.
 	Stall time.Duration
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -100,6 +105,8 @@ type Server struct {
 	crowd    *crowd.Crowd
 	calls    atomic.Int64
 	watches  slots
+	aside    slots
+	waits    slots
 	snapshot slots
 	fresh    slots
 	relists  relists
@@ -116,7 +123,7 @@ func New(cfg Config) *Server {
 	cfg.Turns = cmp.Or(cfg.Turns, watch.NewTurns())
 	s := &Server{
 		cfg: cfg, crowd: crowd.New(crowd.Config{Max: maxConns, Logger: cfg.Logger.With("server", "gRPC")}),
-		watches: make(slots, maxWatches), snapshot: make(slots, maxSnapshots), fresh: make(slots, maxFresh),
+		watches: make(slots, maxWatches), aside: make(slots, maxAside), waits: make(slots, maxWaits), snapshot: make(slots, maxSnapshots), fresh: make(slots, maxFresh),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
@@ -133,6 +140,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 		grpc.ForceServerCodecV2(codec{}),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(s.admit),
+		grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream),
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.ConnectionTimeout(greetTimeout), grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMin, PermitWithoutStream: true}),
@@ -163,28 +171,6 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	return nil
 }
 
-var errManyCalls = fmt.Errorf("%d calls are served at once, which is all that may be; try again later", maxCalls)
-
-// admit bounds the calls of all connections. Who is refused is not to take it for
-// a broken connection, and try again at once.
-func (s *Server) admit(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if s.calls.Add(1) > maxCalls {
-		s.calls.Add(-1)
-		return nil, failed(codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, errManyCalls, nil)
-	}
-	info := authOf(ctx)
-	if info != nil {
-		info.Begin()
-	}
-	context.AfterFunc(ctx, func() {
-		s.calls.Add(-1)
-		if info != nil {
-			info.End()
-		}
-	})
-	return ctx, nil
-}
-
 // source returns what to read from. The error is a status.
 func (s *Server) source() (Source, error) {
 	src, err := s.cfg.Source()
@@ -193,28 +179,3 @@ func (s *Server) source() (Source, error) {
 	}
 	return src, nil
 }
-
-// slots are places of which there are so many.
-type slots chan struct{}
-
-// try takes a place if there is one.
-func (s slots) try() bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// take waits for a place.
-func (s slots) take(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s slots) free() { <-s }

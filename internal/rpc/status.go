@@ -32,6 +32,10 @@ func (s *Server) RequestRelist(ctx context.Context, req *plegdv1.RequestRelistRe
 		s.relists.begin(s, src)
 		return &plegdv1.RequestRelistResponse{Position: src.Position().String()}, nil
 	}
+	if !s.waits.try() {
+		return nil, busy(cap(s.waits), "calls that wait for the runtime")
+	}
+	defer s.waits.free()
 	ctx, cancel := s.untilStop(ctx)
 	defer cancel()
 	if s.fresh.take(ctx) != nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
@@ -33,7 +32,7 @@ func (s *Server) Watch(req *plegdv1.WatchRequest, stream grpc.ServerStreamingSer
 		return err
 	}
 	if !s.watches.try() {
-		return failed(codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, fmt.Errorf("there are %d watches, which is all that may be; try again later", cap(s.watches)), nil)
+		return busy(cap(s.watches), "watches")
 	}
 	defer s.watches.free()
 	return s.through(stream, func(ctx context.Context, o *outlet) error {
