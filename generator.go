@@ -240,8 +240,9 @@ func (g *Generator) SubscribeLive(from *Position) (*LiveSubscription, error) {
 // Position returns that of the newest event.
 func (g *Generator) Position() Position { return g.loop.Position() }
 
-// Busy reports whether more waits to be taken in than comes together on a quiet
-// node. What reads in the background should then leave the processors alone.
+// Busy reports whether the runtime says much more than usual, over 1,000 events and
+// answers a second. What reads in the background should then leave the processors
+// to the generator.
 func (g *Generator) Busy() bool { return g.loop.Busy() }
 
 // Oldest returns the oldest position that can be subscribed from.

@@ -13,10 +13,6 @@ import (
 	"github.com/plegd/plegd/timestamps"
 )
 
-// busyInputs is from how many inputs on a loop is behind. On a node that lives, some
-// come together, as when a pod ends; so many come in a storm, or from a busy disk.
-const busyInputs = 64
-
 // Loop drives one Core: it takes all that waits, steps, commits and publishes.
 // Make it with NewLoop, give it to the sources as their Sink, and call Run
 // once. All methods but Run may be called by any goroutine at any time.
@@ -43,7 +39,7 @@ type Loop struct {
 	started int64         // monotonic ns when the loop was made
 
 	progress atomic.Int64 // monotonic ns, see goesOn
-	taken    atomic.Int64 // inputs that were taken out of the inbox and are not done with
+	pressure pressure
 	health   healthState
 	habits   atomic.Pointer[RuntimeHabits] // nil before Version was answered
 }
@@ -64,6 +60,7 @@ func NewLoop(cfg Config) (*Loop, error) {
 		limiter: rate.NewLimiter(rate.Limit(cfg.CommitRate), commitBurst),
 	}
 	l.runtime.Endpoint, l.runtime.Node = cfg.Runtime.Endpoint, cfg.Runtime.Node
+	l.pressure.init()
 	l.calls = NewCalls(cfg.Clock, l.counter)
 	l.inbox.init(cfg.Queue, cfg.QueueBytes, l.endCalls)
 	l.core.Restore(snap)
@@ -106,10 +103,6 @@ func (l *Loop) SubmitEvent(ev *EventSeen) bool { return l.inbox.putEvent(ev) }
 // Queued returns how many events wait for the loop.
 func (l *Loop) Queued() int { return l.inbox.queued() }
 
-// Busy reports whether the loop is behind: at least busyInputs wait for it or are in
-// its hands. Readers that can wait should.
-func (l *Loop) Busy() bool { return l.taken.Load()+int64(l.inbox.queued()) >= busyInputs }
-
 // ErrRuntime is returned by Run when the runtime turns out to be another one
 // than the state describes.
 var ErrRuntime = store.ErrForeign
@@ -148,8 +141,7 @@ func (l *Loop) Close() {
 func (l *Loop) turn() error {
 	l.goesOn()
 	items := l.inbox.take()
-	l.taken.Store(int64(len(items)))
-	defer l.taken.Store(0)
+	l.pressure.took(l.cfg.Clock.Mono(), len(items))
 	for _, in := range items {
 		if err := l.step(in); err != nil {
 			return err
@@ -160,7 +152,11 @@ func (l *Loop) turn() error {
 		in := &TimePassed{At: now.Stamp}
 		l.apply(in, l.core.Step(now, in))
 	}
-	return l.write()
+	err := l.write()
+	if l.failing() || !l.pending.changes() {
+		l.pressure.wrote()
+	}
+	return err
 }
 
 // goesOn notes that the loop makes progress. It is called before and after each

@@ -14,19 +14,19 @@ const (
 	// readers at once; and while much happens, all together have at most 5,000 turns a
 	// second, one after the other, and read at most 160,000 events.
 	turnTime, eventTime, turnCredit = 200 * time.Microsecond, 6 * time.Microsecond, 20 * time.Millisecond
-	// busyShare is which part of that time readers have while the writer is behind,
+	// busyShare is which part of that time readers have while the source is busy,
 	// one after the other: 1 in so many. busyPoll is how often the others look whether
 	// it has caught up.
-	busyShare, busyPoll = 40, 10 * time.Millisecond
+	busyShare, busyPoll = 40, 25 * time.Millisecond
 )
 
 // Turns share out how much the readers of one process may do, so that they leave
 // the processors to who writes what they read. A reader takes turns: in one it reads
 // and sends some of what there is, after one it rests. Safe for concurrent use.
 //
-// While the source is busy, which means that it can't take in what the runtime says
-// as fast as it comes, the readers have a small part of their time: what is late for
-// them stays in the journal, and what is late for the source may be lost.
+// While the source is busy, since a storm of events or answers comes in, the readers
+// have a small part of their time: what is late for them stays in the journal, and what
+// is late for the source may be lost.
 type Turns struct {
 	limiter *rate.Limiter // of microseconds
 	one     chan struct{} // held by the reader that goes on while the source is busy
@@ -41,26 +41,27 @@ func NewTurns() *Turns {
 // for the next or ctx ends, whose error it returns.
 func (t *Turns) Rest(ctx context.Context, src Source, read int) error {
 	cost := max(turnTime, time.Duration(read)*eventTime)
-	if src.Busy() {
-		if done, err := t.restBusy(ctx, src, cost); done || err != nil {
+	r := t.limiter.ReserveN(time.Now(), int(min(cost, turnCredit)/time.Microsecond))
+	if wait := r.Delay(); wait > 0 {
+		if err := sleep(ctx, wait); err != nil {
+			r.Cancel() // the others can have it
 			return err
 		}
 	}
-	r := t.limiter.ReserveN(time.Now(), int(min(cost, turnCredit)/time.Microsecond))
-	wait := r.Delay()
-	if wait == 0 {
-		return nil
-	}
-	err := sleep(ctx, wait)
-	if err != nil {
-		r.Cancel() // the others can have it
-	}
-	return err
+	return t.giveWay(ctx, src, cost) // a storm may have begun meanwhile
 }
 
-// restBusy waits until the source is not busy any more, or until it is this
-// reader's turn all the same; done is true then.
-func (t *Turns) restBusy(ctx context.Context, src Source, cost time.Duration) (done bool, err error) {
+// GiveWay is for a reader that has waited for something to read. It waits, if the
+// source is busy, until that is over or it is its turn all the same, or ctx ends, whose
+// error it returns.
+func (t *Turns) GiveWay(ctx context.Context, src Source) error {
+	return t.giveWay(ctx, src, turnTime)
+}
+
+func (t *Turns) giveWay(ctx context.Context, src Source, cost time.Duration) error {
+	if !src.Busy() {
+		return nil
+	}
 	poll := time.NewTicker(busyPoll)
 	defer poll.Stop()
 	for src.Busy() {
@@ -68,13 +69,13 @@ func (t *Turns) restBusy(ctx context.Context, src Source, cost time.Duration) (d
 		case t.one <- struct{}{}:
 			err := sleep(ctx, busyShare*cost)
 			<-t.one
-			return true, err
+			return err
 		case <-poll.C:
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return ctx.Err()
 		}
 	}
-	return false, nil
+	return nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

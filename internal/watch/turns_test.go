@@ -78,6 +78,10 @@ func TestTurnsOfABusySource(t *testing.T) {
 		if took := rest(t, turns, w, 100, 1, 256); took < time.Second || took > 1200*time.Millisecond {
 			t.Errorf("took %v", took)
 		}
+		begin := time.Now()
+		if err := turns.GiveWay(t.Context(), w); err != nil || time.Since(begin) > 0 {
+			t.Errorf("gives way to nobody for %v, %v", time.Since(begin), err)
+		}
 		w.busy.Store(true)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -89,6 +93,13 @@ func TestTurnsOfABusySource(t *testing.T) {
 			if err := <-errs; !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v", err)
 			}
+		}
+		begin = time.Now()
+		if err := turns.GiveWay(t.Context(), w); err != nil || time.Since(begin) == 0 {
+			t.Errorf("gives way for %v, %v", time.Since(begin), err)
+		}
+		if err := turns.GiveWay(ctx, w); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
 		}
 	})
 }

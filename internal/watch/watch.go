@@ -44,7 +44,7 @@ type Source interface {
 	Pods() ([]pleg.Pod, pleg.Position)
 	Oldest() pleg.Position
 	Health() pleg.Health
-	// Busy reports whether more waits to be taken in than readers should add to.
+	// Busy reports whether so much comes in that readers should wait.
 	Busy() bool
 }
 
@@ -355,8 +355,11 @@ func (w *Watch) wait(ctx context.Context) (next, error) {
 	waiting, cancel := context.WithDeadline(ctx, w.quiet)
 	defer cancel()
 	ev, err := w.read(waiting)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return next{}, nil
+	case err == nil && w.turns != nil: // a hundred others were woken by the same event
+		err = w.turns.GiveWay(ctx, w.src)
 	}
 	return ev, err
 }
