@@ -65,7 +65,7 @@ func (n *node) checkTold(w *smallWorld, ev *store.Event, byEvent bool) string {
 		if n.seen.lies[slot] < 2 {
 			return fmt.Sprintf("O3: %s returns to an earlier state, which it never did", id)
 		}
-		if p == up {
+		if ev.State == "running" || ev.State == "ready" { // which tells of the start too
 			n.seen.begun |= bit
 		}
 		return ""

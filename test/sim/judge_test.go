@@ -194,7 +194,7 @@ func (w *world) judgeMissing(e *entity) {
 			w.count("transitions not observable", 1)
 			continue
 		}
-		switch firm, seen := w.firm(e, rung(r), at, amended); {
+		switch firm, seen := w.firm(e, rung(r), tr.At, at, amended); {
 		case firm != "":
 			w.failOf(e, "%s was not told, and %s", t, firm)
 			return
@@ -207,7 +207,7 @@ func (w *world) judgeMissing(e *entity) {
 	if e.kind == simruntime.Sandbox {
 		return
 	}
-	if firm, _ := w.firm(e, rungCode, at, amended); firm != "" && known && !code {
+	if firm, _ := w.firm(e, rungCode, w.began, at, amended); firm != "" && known && !code {
 		w.failOf(e, "its code was not told, and %s", firm)
 	}
 	if !at[4].IsZero() && !at[2].IsZero() && at[3].IsZero() {
@@ -215,10 +215,13 @@ func (w *world) judgeMissing(e *entity) {
 	}
 }
 
-// firm says why a step had to be told, "" if nothing demands it. seen: something
-// was seen of it, but not for long enough.
-func (w *world) firm(e *entity, r rung, at map[int]time.Time, amended map[string]bool) (why string, seen bool) {
+// firm says why a step had to be told that happened at a time, "" if nothing demands
+// it. seen: something was seen of it, but not for long enough.
+func (w *world) firm(e *entity, r rung, happened time.Time, at map[int]time.Time, amended map[string]bool) (why string, seen bool) {
 	for _, s := range w.seen.all[e.id][r] {
+		if s.at.Before(happened) {
+			continue // a wrong answer ran ahead of it
+		}
 		seen = true
 		if !w.disk.firm(s) || overtaken(e, r, s, at, amended) {
 			continue
