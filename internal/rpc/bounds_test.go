@@ -404,7 +404,7 @@ func TestCallsThatLast(t *testing.T) {
 	const aside, waits = 64, 192
 	conn := dial(t, n.Socket)
 	h, r := healthpb.NewHealthClient(conn), reflectionpb.NewServerReflectionClient(conn)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), rpctest.Timeout)
 	defer cancel()
 	health := func() (grpc.ServerStreamingClient[healthpb.HealthCheckResponse], error) {
 		stream, err := h.Watch(ctx, &healthpb.HealthCheckRequest{})
@@ -450,7 +450,7 @@ func TestCallsThatLast(t *testing.T) {
 	for range over {
 		checkError(t, <-ends, codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, "192 calls that wait")
 	}
-	_, err = c.RequestRelist(t.Context(), &plegdv1.RequestRelistRequest{Wait: true})
+	_, err = c.RequestRelist(ctx, &plegdv1.RequestRelistRequest{Wait: true})
 	checkError(t, err, codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, "192 calls that wait")
 	if _, err := c.Status(t.Context(), &plegdv1.StatusRequest{}); err != nil {
 		t.Errorf("other calls: %v", err)
@@ -462,9 +462,11 @@ func TestCallsThatLast(t *testing.T) {
 		}
 	}
 	rpctest.WaitFor(t, "room", func() bool {
-		ctx, cancel = context.WithCancel(t.Context())
+		ctx, cancel = context.WithTimeout(t.Context(), rpctest.Timeout)
 		defer cancel()
 		_, err := health()
-		return err == nil
+		_, rerr := c.RequestRelist(ctx, &plegdv1.RequestRelistRequest{Wait: true})
+		_, perr := c.GetPod(ctx, &plegdv1.GetPodRequest{Key: "none", NewerThan: timestamppb.New(time.Unix(1, 0))})
+		return err == nil && rerr == nil && status.Code(perr) == codes.NotFound
 	})
 }
