@@ -30,6 +30,9 @@ type CacheOptions struct {
 	Updated func(old, pod *Pod)
 	// Deleted is called with what was known last.
 	Deleted func(pod *Pod)
+	// Settled is called when the functions above have told all that came together, for
+	// the first time right after Synced is closed. Its error ends Run.
+	Settled func() error
 }
 
 // Cache holds the present pods. A pod is read when an event tells of it: each
@@ -88,25 +91,16 @@ func (k *Cache) List() []*Pod {
 	return pods
 }
 
-// Run keeps the cache until ctx ends, and returns ctx's error, or one that trying
-// again would not change. It runs once.
+// Run keeps the cache until ctx ends, and returns ctx's error, that of Settled, or
+// one that trying again would not change. It runs once.
 func (k *Cache) Run(ctx context.Context) error {
-	return k.run(ctx, func() bool { return false })
-}
-
-// run calls enough after each change, and returns nil when that reports true.
-func (k *Cache) run(ctx context.Context, enough func() bool) error {
-	if len(k.o.Filter.GetTypes())+len(k.o.Filter.GetSources()) > 0 {
-		return fmt.Errorf("%w: types and sources choose events, and here are pods", ErrInvalid)
-	}
-	if slices.Contains(k.o.Filter.GetContainers(), "") { // the agent sees the rest
-		return fmt.Errorf("%w: invalid filter: container \"\": must not be empty", ErrInvalid)
+	if err := choosesPods(k.o.Filter); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	news := newNews()
 	watched := make(chan error, 1)
 	go func() { watched <- k.watch(ctx, news) }()
-	joined := func() error { cancel(); return <-watched }
 	delays := retry.Delays(retryFirst, retryMost)
 	for {
 		select {
@@ -121,42 +115,50 @@ func (k *Cache) run(ctx context.Context, enough func() bool) error {
 			if !k.HasSynced() {
 				close(k.synced)
 			}
-			if enough() {
-				_ = joined() // it was cancelled
-				return nil
-			}
 		}
-		for i, key := range dirty {
-			pod, err := k.c.Pod(ctx, key, PodOptions{Full: k.o.Full})
-			switch {
-			case news.fresh(): // a snapshot has come, and says more
-			case err == nil || errors.Is(err, ErrNoPod):
-				delays.Reset()
-				if k.put(key, pod) && enough() {
-					_ = joined()
-					return nil
-				}
-				continue
-			case errors.Is(err, ErrUnavailable): // it restarts
-				news.add(dirty[i:]...)
-				wait(ctx, delays.NextBackOff())
-			case ctx.Err() == nil:
-				_ = joined()
-				return err
-			}
-			break
+		again, err := k.read(ctx, dirty, news)
+		if !again {
+			delays.Reset()
+		}
+		if err == nil && k.o.Settled != nil && k.HasSynced() {
+			err = k.o.Settled()
+		}
+		if err != nil {
+			cancel()
+			<-watched // its error is that it was cancelled
+			return err
+		}
+		if again {
+			wait(ctx, delays.NextBackOff())
 		}
 	}
 }
 
-// watch takes note of all that comes. Events of sandboxes have no container, and
-// yet are news of pods that are chosen by one: put chooses by that.
-func (k *Cache) watch(ctx context.Context, n *news) error {
-	filter := proto.CloneOf(k.o.Filter)
-	if filter != nil {
-		filter.Containers = nil
+// read reads the pods that events have told of. It reports whether the agent wasn't
+// there for some of them, which are news again then.
+func (k *Cache) read(ctx context.Context, keys []string, news *news) (again bool, err error) {
+	for i, key := range keys {
+		pod, err := k.c.Pod(ctx, key, PodOptions{Full: k.o.Full})
+		switch {
+		case news.fresh(): // a snapshot has come, and says more
+			return false, nil
+		case err == nil || errors.Is(err, ErrNoPod):
+			k.put(key, pod)
+		case ctx.Err() != nil: // the watch says so
+			return false, nil
+		case errors.Is(err, ErrUnavailable): // it restarts
+			news.add(keys[i:]...)
+			return true, nil
+		default:
+			return false, err
+		}
 	}
-	for u, err := range k.c.Watch(ctx, WatchOptions{From: From{Snapshot: true}, Filter: filter, Full: k.o.Full, StartOver: true}) {
+	return false, nil
+}
+
+// watch takes note of all that comes.
+func (k *Cache) watch(ctx context.Context, n *news) error {
+	for u, err := range k.c.Watch(ctx, WatchOptions{From: From{Snapshot: true}, Filter: ofPods(k.o.Filter), Full: k.o.Full, StartOver: true}) {
 		switch {
 		case err != nil:
 			return err
@@ -185,10 +187,9 @@ func (k *Cache) replace(pods []*Pod) {
 	}
 }
 
-// put takes what is known of a pod now, nil if it is gone, and reports whether
-// that is new.
-func (k *Cache) put(key string, pod *Pod) bool {
-	if pod != nil && !k.chosen(pod) {
+// put takes what is known of a pod now, nil if it is gone.
+func (k *Cache) put(key string, pod *Pod) {
+	if pod != nil && !chosen(k.o.Filter, pod) {
 		pod = nil
 	}
 	old, _ := k.Get(key)
@@ -201,29 +202,49 @@ func (k *Cache) put(key string, pod *Pod) bool {
 	k.mu.Unlock()
 	switch {
 	case old == nil && pod == nil:
-		return false
 	case old == nil:
 		tell(k.o.Added, pod)
 		// Its UID was learnt late: it was there under another key.
 		for _, s := range pod.Sandboxes {
-			if other := "sandbox:" + s.Id; other != key {
+			if other := keyOfSandbox + s.Id; other != key {
 				k.put(other, nil)
 			}
 		}
 	case pod == nil:
 		tell(k.o.Deleted, old)
-	case same(old, pod):
-		return false
-	case k.o.Updated != nil:
+	case k.o.Updated != nil && !same(old, pod):
 		k.o.Updated(old, pod)
 	}
-	return true
+}
+
+// keyOfSandbox begins the key of a pod without a UID.
+const keyOfSandbox = "sandbox:"
+
+// choosesPods refuses a filter that can't choose pods.
+func choosesPods(filter *Filter) error {
+	if len(filter.GetTypes())+len(filter.GetSources()) > 0 {
+		return fmt.Errorf("%w: types and sources choose events, and here are pods", ErrInvalid)
+	}
+	if slices.Contains(filter.GetContainers(), "") { // the agent sees the rest
+		return fmt.Errorf("%w: invalid filter: container \"\": must not be empty", ErrInvalid)
+	}
+	return nil
+}
+
+// ofPods returns what chooses all events of the pods that a filter may choose. Events
+// of sandboxes have no container, and yet are news of pods that are chosen by one.
+func ofPods(filter *Filter) *Filter {
+	f := proto.CloneOf(filter)
+	if f != nil {
+		f.Containers = nil
+	}
+	return f
 }
 
 // chosen reports whether a pod that the rest of the filter chooses is chosen by
 // its containers too. They alone come and go.
-func (k *Cache) chosen(pod *Pod) bool {
-	names := k.o.Filter.GetContainers()
+func chosen(filter *Filter, pod *Pod) bool {
+	names := filter.GetContainers()
 	return len(names) == 0 || slices.ContainsFunc(pod.Containers, func(c *Container) bool { return slices.Contains(names, c.Name) })
 }
 
@@ -305,19 +326,4 @@ func (n *news) take() (snapshot []*Pod, has bool, dirty []string) {
 	snapshot, has, dirty = n.snapshot, n.has, n.dirty
 	n.snapshot, n.has, n.dirty, n.is = nil, false, nil, map[string]bool{}
 	return snapshot, has, dirty
-}
-
-// WaitFor returns once met reports true for the pods that are chosen: those that
-// are there now, or after a change. Of changes that follow one another fast it may
-// see only the last one, so ask for what stays: "has exited", not "runs".
-// Without a pod that is chosen it is given none, which is how to wait for one to go.
-// The error is ctx's, met's, or one that trying again would not change.
-func (c *Client) WaitFor(ctx context.Context, filter *Filter, met func(pods []*Pod) (bool, error)) error {
-	k := c.NewCache(CacheOptions{Filter: filter})
-	var merr error
-	err := k.run(ctx, func() (enough bool) {
-		enough, merr = met(k.List())
-		return enough || merr != nil
-	})
-	return errors.Join(merr, err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -161,13 +162,13 @@ func TestCache(t *testing.T) {
 		pods, _, err := c.Pods(within(t), nil, client.PodOptions{})
 		return err == nil && diff(told(k.List()), told(pods)) == ""
 	})
+	stop()
 	if d := m.diff(k.List()); d != "" {
 		t.Errorf("what was told is not what is held: %s", d)
 	}
 	if m.added == 0 || m.updated == 0 || m.deleted == 0 {
 		t.Errorf("%d added, %d updated, %d deleted", m.added, m.updated, m.deleted)
 	}
-	stop()
 	if _, ok := k.Get("uid-still"); !ok {
 		t.Error("a cache that has ended is empty")
 	}
@@ -226,8 +227,9 @@ func TestCacheWithFilter(t *testing.T) {
 		pods := k.List()
 		return len(pods) == 1 && pods[0].Sandboxes[0].State == "notready"
 	})
-	if _, ok := k.Get("uid-db"); ok || m.diff(k.List()) != "" {
-		t.Errorf("a pod without the container is there: %v; of what was told: %s", ok, m.diff(k.List()))
+	rpctest.WaitFor(t, "the functions to have told it", func() bool { return m.diff(k.List()) == "" })
+	if _, ok := k.Get("uid-db"); ok {
+		t.Error("a pod without the container is there")
 	}
 
 	err := c.NewCache(client.CacheOptions{Filter: &client.Filter{Types: []string{"ContainerDied"}}}).Run(within(t))
@@ -237,6 +239,51 @@ func TestCacheWithFilter(t *testing.T) {
 	err = c.NewCache(client.CacheOptions{Filter: &client.Filter{Containers: []string{"side", ""}}}).Run(within(t))
 	if !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a container without a name: %v", err)
+	}
+}
+
+// Who writes down what is told does so when all of it has come, and may end the cache.
+func TestCacheSettles(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	n.Start()
+	c := dial(t, n.Socket, client.Options{})
+	enough := errors.New("enough")
+	empty := client.CacheOptions{Settled: func() error { return enough }}
+	if err := c.NewCache(empty).Run(within(t)); !errors.Is(err, enough) {
+		t.Errorf("without pods: %v", err)
+	}
+	n.Pod("web")
+	n.Pod("db")
+	rpctest.WaitFor(t, "both pods", func() bool {
+		pods, _, err := c.Pods(within(t), nil, client.PodOptions{})
+		return err == nil && len(pods) == 2
+	})
+	var told notes
+	var k *client.Cache
+	k = c.NewCache(client.CacheOptions{
+		Added:   func(pod *client.Pod) { told.add(pod.Name) },
+		Deleted: func(pod *client.Pod) { told.add("-" + pod.Name) },
+		Settled: func() error {
+			told.add(".")
+			switch {
+			case !k.HasSynced():
+				t.Error("settled before it has synced")
+			case len(told.all()) == 3:
+				sandbox, container := n.Pod("late")
+				n.Remove(sandbox, container)
+				n.Pod("last")
+			case slices.Contains(told.all(), "last"):
+				return enough
+			}
+			return nil
+		},
+	})
+	if err := k.Run(within(t)); !errors.Is(err, enough) {
+		t.Error(err)
+	}
+	if got := told.line(); !strings.HasPrefix(got, "db web .") {
+		t.Errorf("told: %s", got)
 	}
 }
 

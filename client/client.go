@@ -67,7 +67,8 @@ type Options struct {
 	// Disconnected is called when one of them has lost the agent, or with Wait has
 	// not found it, and goes on trying: once, with why, until Reconnected is called.
 	Disconnected func(why error)
-	// Reconnected is called when it goes on, with nothing lost or repeated, but for what Live and StartOver say of themselves.
+	// Reconnected is called when it goes on, with nothing lost or repeated, but for
+	// what Live and StartOver say of themselves.
 	Reconnected func()
 }
 

@@ -75,3 +75,26 @@ func ExampleClient_NewCache() {
 		fmt.Println(err)
 	}
 }
+
+// A job that has ended.
+func ExampleClient_WaitFor() {
+	ctx := context.Background()
+	c, err := client.Dial(client.DefaultSocket, client.Options{Wait: true})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	filter := &client.Filter{Namespaces: []string{"shop"}, Pods: []string{"job-1"}}
+	err = c.WaitFor(ctx, filter, func(pods []*client.Pod) (bool, error) {
+		for _, pod := range pods {
+			for _, container := range pod.Containers {
+				if container.State == "exited" {
+					return true, nil
+				}
+			}
+		}
+		return false, nil
+	})
+	fmt.Println(err)
+}

@@ -119,11 +119,7 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[*Update, e
 			yield(nil, err)
 			return
 		}
-		w := &watcher{c: c, o: o, from: o.From, yield: yield, delays: retry.Delays(retryFirst, retryMost)}
-		if w.o.Keepalive == 0 {
-			w.o.Keepalive = defaultKeepalive
-		}
-		if err := w.run(ctx); err != nil {
+		if err := c.newWatcher(o, yield).run(ctx); err != nil {
 			yield(nil, err)
 		}
 	}
@@ -142,6 +138,13 @@ type watcher struct {
 	delays backoff.BackOff
 	met    bool // an agent has answered once
 	away   bool // Disconnected was called and Reconnected wasn't
+}
+
+func (c *Client) newWatcher(o WatchOptions, yield func(*Update, error) bool) *watcher {
+	if o.Keepalive == 0 {
+		o.Keepalive = defaultKeepalive
+	}
+	return &watcher{c: c, o: o, from: o.From, yield: yield, delays: retry.Delays(retryFirst, retryMost)}
 }
 
 // run returns the error to yield, nil where none is to be.
@@ -181,14 +184,8 @@ func (w *watcher) judge(ctx context.Context, err error) error {
 			w.c.options.Disconnected(told)
 		}
 	}
-	timer := time.NewTimer(retry.Jittered(w.delays.NextBackOff(), rand.Float64()))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	wait(ctx, retry.Jittered(w.delays.NextBackOff(), rand.Float64()))
+	return ctx.Err()
 }
 
 // told is explain for errors of which some are explained already.

@@ -108,9 +108,14 @@ func bounded[T any](ctx context.Context, a *agentClient, call func(context.Conte
 	defer cancel()
 	v, err := call(limited)
 	if err != nil && ctx.Err() == nil && (limited.Err() != nil || outOfTime(err)) {
-		return v, fmt.Errorf("plegd at %s has not answered after %v: %w", a.Socket(), a.timeout, errTimeout)
+		return v, a.late()
 	}
 	return v, a.explain(err)
+}
+
+// late is the error of an agent that has not answered within --timeout.
+func (a *agentClient) late() error {
+	return fmt.Errorf("plegd at %s has not answered after %v: %w", a.Socket(), a.timeout, errTimeout)
 }
 
 // outOfTime reports whether a call ended for its deadline, which the agent has

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,13 +11,8 @@ import (
 	"github.com/plegd/plegd/client"
 )
 
-const (
-	// waitTimeout is how long is waited by default, as kubectl does.
-	waitTimeout = 30 * time.Second
-	// waitPause is until it is looked again whether the agent has seen all that it
-	// knew from an earlier run.
-	waitPause = 100 * time.Millisecond
-)
+// waitTimeout is how long is waited by default, as kubectl does.
+const waitTimeout = 30 * time.Second
 
 // waitOptions are the flags of the commands below `plegd wait`.
 type waitOptions struct {
@@ -138,71 +131,23 @@ func (o *waitOptions) run(parent context.Context, target waitTarget) error {
 		return err
 	}
 	defer agent.close()
-	seen := newWaitSeen(target, o.state)
-	err = o.await(ctx, agent, seen)
+	seen := waitSeen{target: target, state: o.state}
+	err = agent.WaitFor(ctx, target.filter(), func(pods []*client.Pod) (bool, error) {
+		seen.look(pods)
+		if line, changed := seen.line(); changed {
+			if _, err := fmt.Fprintln(o.std.out, printable(line)); err != nil {
+				return false, err
+			}
+		}
+		return seen.reached(), nil
+	})
 	switch {
-	case errors.Is(err, errEnough):
+	case err == nil:
 		return nil
 	case signalled.Err() != nil:
 		return fmt.Errorf("%s %s: was asked to stop before it is %s", target.kind(), target.text, o.state)
 	case ctx.Err() != nil || outOfTime(err):
 		return fmt.Errorf("%s %.200q is not %s after %v, %s: %w", target.kind(), target.text, o.state, o.timeout, seen.last(), errTimeout)
 	}
-	return err
-}
-
-// await returns errEnough when the state is reached.
-func (o *waitOptions) await(ctx context.Context, agent *agentClient, seen *waitSeen) error {
-	watch := client.WatchOptions{From: client.From{Snapshot: true}, Filter: seen.target.filter(), StartOver: true}
-	confirmed := false
-	return agent.each(ctx, watch, nothingIdle, func(u *client.Update) error {
-		switch {
-		case u.Pods != nil && !confirmed:
-			// What an earlier run of the agent knew may have changed since.
-			pods, err := o.confirm(ctx, agent, u.Pods, seen.target.filter())
-			if err != nil {
-				return err
-			}
-			confirmed = true
-			seen.begin(pods)
-		case u.Pods != nil:
-			seen.begin(u.Pods)
-		case u.Event != nil:
-			seen.note(u.Event)
-		default:
-			return nil
-		}
-		if line, changed := seen.line(); changed {
-			if _, err := fmt.Fprintln(o.std.out, printable(line)); err != nil {
-				return err
-			}
-		}
-		if seen.reached() {
-			return errEnough
-		}
-		return nil
-	})
-}
-
-// confirm returns pods that the agent has seen in this run. What it still
-// restores from an earlier one it is asked to list.
-func (o *waitOptions) confirm(ctx context.Context, agent *agentClient, pods []*client.Pod, filter *client.Filter) ([]*client.Pod, error) {
-	for slices.ContainsFunc(pods, func(p *client.Pod) bool { return p.GetRestored() }) {
-		if _, err := agent.relist(ctx); err != nil && !errors.Is(err, client.ErrUnavailable) {
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(waitPause):
-		}
-		list, _, err := agent.Pods(ctx, filter, client.PodOptions{})
-		if err != nil && !errors.Is(err, client.ErrUnavailable) {
-			return nil, err
-		}
-		if err == nil {
-			pods = list
-		}
-	}
-	return pods, nil
+	return agent.explain(err)
 }

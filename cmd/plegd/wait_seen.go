@@ -5,140 +5,79 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plegd/plegd/client"
-	"github.com/plegd/plegd/store"
 )
 
-// waitSeen is what `plegd wait` knows of its target: the states of the sandboxes
-// or of the attempts of the container, by the snapshot and the events after it.
-// An event that the snapshot has already changes nothing.
+// waitSeen is what `plegd wait` has seen of its target.
 type waitSeen struct {
 	target waitTarget
-	state  string                // that is waited for
-	things map[string]*waitThing // by id
-	n      int                   // things so far
-	said   string                // the last line
-	any    bool                  // something of the agent was seen
+	state  string     // that is waited for
+	now    *waitThing // what stands for all sandboxes, or attempts of the container; nil if there is none
+	known  bool       // the agent has said what there is
+	was    bool       // there was something
+	said   string     // the last line
 }
 
 // waitThing is one sandbox, or one attempt of a container.
 type waitThing struct {
-	n     int    // a later one has a higher number
-	state string // "" of a container where a pod is waited for: it only counts as being there
-	exit  string // how it exited, "" if that isn't known
+	state   string // "" of a container where a pod is waited for: it only counts as being there
+	exit    string // how it exited, "" if that isn't known
+	created time.Time
+	attempt uint32
 }
 
-// thing returns the one with an id, which may be new.
-func (s *waitSeen) thing(id string) *waitThing {
-	t := s.things[id]
-	if t == nil {
-		s.n++
-		t = &waitThing{n: s.n}
-		s.things[id] = t
-	}
-	return t
-}
-
-func newWaitSeen(target waitTarget, state string) *waitSeen {
-	return &waitSeen{target: target, state: state, things: map[string]*waitThing{}}
-}
-
-// begin forgets what was and begins with a snapshot.
-func (s *waitSeen) begin(pods []*client.Pod) {
-	s.any = true
-	clear(s.things)
+// look takes in what there is now.
+func (s *waitSeen) look(pods []*client.Pod) {
+	s.known, s.now = true, nil
 	for _, p := range pods {
-		ofPod := s.target.container == ""
-		for _, b := range p.GetSandboxes() {
-			if ofPod {
-				s.thing(b.GetId()).state = b.GetState()
+		if s.target.container == "" {
+			for _, b := range p.GetSandboxes() {
+				s.consider(waitThing{state: b.GetState()})
 			}
 		}
-		for _, c := range p.GetContainers() { // ordered by name, then attempt
+		for _, c := range p.GetContainers() {
 			switch {
-			case ofPod:
-				s.thing(c.GetId())
+			case s.target.container == "":
+				s.consider(waitThing{})
 			case c.GetName() == s.target.container:
-				t := s.thing(c.GetId())
-				t.state = c.GetState()
-				t.exited(c.ExitCode, c.GetReason())
+				t := waitThing{state: c.GetState(), created: moment(c.GetCreatedAt()), attempt: c.GetAttempt()}
+				if c.ExitCode != nil {
+					t.exit = strings.TrimSpace(fmt.Sprintf("exit code %d %s", c.GetExitCode(), c.GetReason()))
+				}
+				s.consider(t)
 			}
 		}
 	}
 }
 
-// exited takes in how a container exited, if that is known.
-func (t *waitThing) exited(code *int32, reason string) {
-	if code != nil {
-		t.exit = strings.TrimSpace(fmt.Sprintf("exit code %d %s", *code, reason))
-	}
-}
-
-// waitStates are the states that events tell of.
-var waitStates = map[store.EventType]string{
-	store.SandboxCreated: stateCreated, store.SandboxReady: stateReady, store.SandboxNotReady: stateNotReady,
-	store.ContainerCreated: stateCreated, store.ContainerStarted: stateRunning, store.ContainerDied: stateExited,
-}
-
-// note takes an event in.
-func (s *waitSeen) note(ev *client.Event) {
-	id, ofContainer := ev.GetSandboxId(), ev.GetContainer().GetId() != ""
-	if ofContainer {
-		id = ev.GetContainer().GetId()
-	}
-	kind := store.EventType(ev.GetType())
-	state := waitStates[kind]
-	switch {
-	case kind == store.SandboxRemoved || kind == store.ContainerRemoved:
-		delete(s.things, id)
-		return
-	case store.Change(ev.GetChange()) == store.ChangeRegressed:
-		state = ev.GetState()
-	case state == "": // it changes no state
-		if t := s.things[id]; t != nil {
-			t.exited(ev.ExitCode, ev.GetReason())
-		}
-		return
-	}
-	t := s.thing(id)
-	if !ofContainer || s.target.container != "" {
-		t.state, t.exit = state, ""
-		t.exited(ev.ExitCode, ev.GetReason())
-	}
-}
-
-// is is the one that stands for all: the liveliest, and of these the latest. nil
-// if there is none.
-func (s *waitSeen) is() *waitThing {
+// consider has one stand for all if it is the liveliest, and of these the latest.
+func (s *waitSeen) consider(t waitThing) {
 	// What is created may become ready or running: it isn't over.
 	order := []string{"", stateExited, stateNotReady, stateCreated, stateRunning, stateReady}
-	var best *waitThing
-	for _, t := range s.things {
-		if best == nil || cmp.Or(cmp.Compare(slices.Index(order, t.state), slices.Index(order, best.state)), cmp.Compare(t.n, best.n)) > 0 {
-			best = t
-		}
+	if s.now == nil || cmp.Or(cmp.Compare(slices.Index(order, t.state), slices.Index(order, s.now.state)),
+		t.created.Compare(s.now.created), cmp.Compare(t.attempt, s.now.attempt)) >= 0 {
+		s.now, s.was = &t, true
 	}
-	return best
 }
 
 // reached reports whether what is waited for is so.
 func (s *waitSeen) reached() bool {
-	t := s.is()
 	switch {
-	case t == nil:
+	case s.now == nil:
 		return s.state == stateRemoved
 	case s.state == stateCreated:
-		return t.state != ""
+		return s.now.state != ""
 	}
-	return t.state == s.state
+	return s.now.state == s.state
 }
 
 // word says how it is.
 func (s *waitSeen) word() string {
-	t := s.is()
+	t := s.now
 	switch {
-	case t == nil && s.n == 0:
+	case t == nil && !s.was:
 		return "does not exist"
 	case t == nil:
 		return "is removed"
@@ -160,7 +99,7 @@ func (s *waitSeen) line() (line string, changed bool) {
 
 // last says what was seen last, for who has waited in vain.
 func (s *waitSeen) last() string {
-	if !s.any {
+	if !s.known {
 		return "nothing is known of it since no agent has answered"
 	}
 	return "it " + s.word()

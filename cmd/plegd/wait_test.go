@@ -1,16 +1,17 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 
-	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/plegd/plegd/client"
 	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
-	"github.com/plegd/plegd/store"
 )
 
 // What is waited for is reached before, while or after one waits, or never.
@@ -199,69 +200,51 @@ func TestWaitForTheAgent(t *testing.T) {
 	last.terminate()
 }
 
-// Events that change no state, or are told twice, change nothing.
+// What stands for all, and what is said of it.
 func TestWaitSeen(t *testing.T) {
-	code := int32(3)
-	ev := func(kind store.EventType, id string, more func(*client.Event)) *client.Event {
-		e := &client.Event{Type: string(kind), SandboxId: "s"}
-		if id != "s" {
-			e.Container = &plegdv1.EventContainer{Id: id, Name: "app"}
-		}
-		if more != nil {
-			more(e)
-		}
-		return e
+	one, two := int32(1), int32(2)
+	sandbox := func(id, state string) *client.Sandbox { return &client.Sandbox{Id: id, State: state} }
+	app := func(attempt uint32, state string, code *int32) *client.Container {
+		return &client.Container{Id: fmt.Sprint("c", attempt), Name: "app", Attempt: attempt, State: state, ExitCode: code, Reason: "Error"}
 	}
-	target := waitTarget{text: "ns/p/app", container: "app"}
-	s := newWaitSeen(target, stateExited)
-	s.begin(nil)
+	made := func(c *client.Container, second int64) *client.Container {
+		c.CreatedAt = &timestamppb.Timestamp{Seconds: second}
+		return c
+	}
+	pod := waitTarget{text: "ns/p"}
+	container := waitTarget{text: "ns/p/app", container: "app"}
 	for i, step := range []struct {
-		ev      *client.Event
+		target  waitTarget
+		state   string
+		pods    []*client.Pod
 		word    string
 		reached bool
 	}{
-		{ev(store.ContainerCreated, "c1", nil), "is created", false},
-		{ev(store.ContainerCreated, "c1", nil), "is created", false},
-		{ev(store.ContainerStarted, "c1", nil), "is running", false},
-		{ev(store.ContainerChanged, "c1", func(e *client.Event) { e.Change, e.State = "unknown", "unknown" }), "is running", false},
-		{ev(store.ContainerDied, "c1", nil), "is exited", true},
-		{ev(store.ContainerChanged, "c1", func(e *client.Event) { e.Change, e.State, e.ExitCode, e.Reason = "amended", "exited", &code, "Error" }), "is exited, exit code 3 Error", true},
-		{ev(store.ContainerChanged, "c1", func(e *client.Event) { e.Change, e.State = "regressed", "running" }), "is running", false},
-		{ev(store.ContainerRemoved, "c1", nil), "is removed", false},
-		{ev(store.ContainerChanged, "c1", func(e *client.Event) { e.Change = "amended" }), "is removed", false},
-		{&client.Event{Type: string(store.SequenceSkipped)}, "is removed", false},
+		{pod, stateRemoved, nil, "does not exist", true},
+		{pod, stateReady, nil, "does not exist", false},
+		{pod, stateReady, []*client.Pod{{Sandboxes: []*client.Sandbox{sandbox("s", "created")}}}, "is created", false},
+		{pod, stateCreated, []*client.Pod{{Sandboxes: []*client.Sandbox{sandbox("s", "notready")}}}, "is notready", true},
+		{pod, stateNotReady, []*client.Pod{{Sandboxes: []*client.Sandbox{sandbox("s", "notready")}, Containers: []*client.Container{app(0, "running", nil)}}}, "is notready", true},
+		// One that is notready and gets a new sandbox isn't over.
+		{pod, stateNotReady, []*client.Pod{{Sandboxes: []*client.Sandbox{sandbox("s2", "created"), sandbox("s", "notready")}}}, "is created", false},
+		// What is left of one without a sandbox is not nothing.
+		{pod, stateRemoved, []*client.Pod{{Containers: []*client.Container{app(0, "exited", nil)}}}, "has no sandbox", false},
+		{container, stateExited, []*client.Pod{{Containers: []*client.Container{app(0, "exited", nil)}}}, "is exited", true},
+		// Of several attempts the last one counts, unless an earlier one is livelier.
+		{container, stateExited, []*client.Pod{{Containers: []*client.Container{app(0, "exited", &one), app(1, "exited", &two), {Name: "other", State: "running"}}}}, "is exited, exit code 2 Error", true},
+		{container, stateExited, []*client.Pod{{Containers: []*client.Container{app(0, "running", nil), app(1, "exited", &two)}}}, "is running", false},
+		// Of several pods of that name the newer one does.
+		{container, stateExited, []*client.Pod{
+			{Containers: []*client.Container{made(app(0, "exited", &one), 9)}}, {Containers: []*client.Container{made(app(1, "exited", &two), 5)}},
+		}, "is exited, exit code 1 Error", true},
 	} {
-		s.note(step.ev)
+		s := waitSeen{target: step.target, state: step.state}
+		s.look(step.pods)
 		if s.word() != step.word || s.reached() != step.reached {
 			t.Errorf("step %d: %q, %v; want %q, %v", i, s.word(), s.reached(), step.word, step.reached)
 		}
-	} // Of several attempts the last one counts.
-	one, two := int32(1), int32(2)
-	s.begin([]*client.Pod{{Containers: []*client.Container{
-		{Id: "c1", Name: "app", State: "exited", ExitCode: &one}, {Id: "c2", Name: "app", Attempt: 1, State: "exited", ExitCode: &two},
-		{Id: "o", Name: "other", State: "running"},
-	}}})
-	if s.word() != "is exited, exit code 2" {
-		t.Errorf("%q", s.word())
-	}
-	// A pod that is notready and gets a new sandbox isn't over.
-	p := newWaitSeen(waitTarget{text: "ns/p"}, stateNotReady)
-	p.begin([]*client.Pod{{Sandboxes: []*client.Sandbox{{Id: "s", State: "notready"}}, Containers: []*client.Container{{Id: "c1", State: "running"}}}})
-	if p.word() != "is notready" || !p.reached() {
-		t.Errorf("%q, %v", p.word(), p.reached())
-	}
-	p.note(&client.Event{Type: string(store.SandboxCreated), SandboxId: "s2"})
-	if p.word() != "is created" || p.reached() {
-		t.Errorf("%q, %v", p.word(), p.reached())
-	}
-	// What is left of one without a sandbox is not nothing.
-	p.note(&client.Event{Type: string(store.SandboxRemoved), SandboxId: "s"})
-	p.note(&client.Event{Type: string(store.SandboxRemoved), SandboxId: "s2"})
-	if p.word() != "has no sandbox" {
-		t.Errorf("%q", p.word())
-	}
-	p.note(ev(store.ContainerRemoved, "c1", nil))
-	if p.word() != "is removed" {
-		t.Errorf("%q", p.word())
+		if s.look(nil); step.pods != nil && s.word() != "is removed" {
+			t.Errorf("step %d: afterwards %q", i, s.word())
+		}
 	}
 }
