@@ -40,8 +40,9 @@ type CacheOptions struct {
 // that follow one another fast the last one counts. It goes on over
 // restarts of the agent; where events are no longer kept it compares itself with
 // a new snapshot, so the functions hear of what has changed meanwhile and of
-// nothing else. What changes without an event, such as Pod.Restored, changes here with
-// the next event of the pod. While the agent is away it holds what was known last.
+// nothing else. Pods that are restored are read again until the agent has seen them.
+// What else changes without an event, such as Container.Error, changes here with the
+// next event of the pod. While the agent is away it holds what was known last.
 //
 // All methods are safe for concurrent use.
 type Cache struct {
@@ -101,12 +102,17 @@ func (k *Cache) Run(ctx context.Context) error {
 	news := newNews()
 	watched := make(chan error, 1)
 	go func() { watched <- k.watch(ctx, news) }()
-	delays := retry.Delays(retryFirst, retryMost)
+	delays, looks := retry.Delays(retryFirst, retryMost), retry.Delays(retryFirst, retryMost)
+	var look <-chan time.Time // at what is restored
 	for {
 		select {
 		case err := <-watched:
 			cancel()
 			return err
+		case <-look:
+			look = nil
+			news.add(k.restored()...)
+			continue
 		case <-news.came:
 		}
 		pods, fresh, dirty := news.take()
@@ -131,7 +137,25 @@ func (k *Cache) Run(ctx context.Context) error {
 		if again {
 			wait(ctx, delays.NextBackOff())
 		}
+		switch n := len(k.restored()); {
+		case n == 0:
+			look = nil
+			looks.Reset()
+		case look == nil:
+			look = time.After(looks.NextBackOff())
+		}
 	}
+}
+
+// restored returns the keys of the pods that the agent had not seen in its run when
+// they were read. No event tells that it has.
+func (k *Cache) restored() (keys []string) {
+	for _, pod := range k.List() {
+		if pod.Restored {
+			keys = append(keys, pod.Key)
+		}
+	}
+	return keys
 }
 
 // read reads the pods that events have told of. It reports whether the agent wasn't

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -149,7 +150,7 @@ func TestCache(t *testing.T) {
 		a = n.Start()
 		a.Settle()
 	}
-	// What is in no event, such as that a restored pod was seen again, the cache
+	// What is in no event, such as that a container can't be inspected, the cache
 	// hears of with the next event of the pod.
 	for i := range 3 {
 		sandbox, container := n.Pod(fmt.Sprint("more", i))
@@ -240,6 +241,35 @@ func TestCacheWithFilter(t *testing.T) {
 	if !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a container without a name: %v", err)
 	}
+}
+
+// That a restored pod was seen again is in no event, and comes to the cache all the
+// same.
+func TestCacheOfWhatIsRestored(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	n.Pod("web")
+	n.Pod("db")
+	a := n.Start()
+	a.Settle()
+	a.Stop()
+	for _, method := range []string{"ListPodSandbox", "StreamPodSandboxes"} {
+		_, err := n.Runtime.AddRule(simruntime.Rule{Method: method, Code: codes.Internal, Message: "not now"})
+		n.Must(err)
+	}
+	n.StartUnready()
+	c := dial(t, n.Socket, client.Options{Wait: true})
+	m := newMirror(t)
+	k := c.NewCache(m.options())
+	keep(t, k)
+	<-k.Synced()
+	restored := func(pod *client.Pod) bool { return pod.Restored }
+	if pods := k.List(); len(pods) != 2 || !pods[0].Restored || !pods[1].Restored {
+		t.Fatalf("not restored: %v", pods)
+	}
+	n.Runtime.ClearRules()
+	rpctest.WaitFor(t, "them to be seen", func() bool { return !slices.ContainsFunc(k.List(), restored) })
+	rpctest.WaitFor(t, "the functions to have told it", func() bool { return m.diff(k.List()) == "" })
 }
 
 // Who writes down what is told does so when all of it has come, and may end the cache.
