@@ -115,11 +115,9 @@ func listPods(t *testing.T, c plegdv1.PodLifecycleClient, req *plegdv1.ListPodsR
 	}
 }
 
-// A list and a snapshot that are large come in parts that every client can take.
-func TestPodsInChunks(t *testing.T) {
-	t.Parallel()
-	n := rpctest.New(t)
-	const pods = 80
+// manyPods starts an agent with so many pods, of some 12 KB each.
+func manyPods(t *testing.T, n *rpctest.Node, pods int) *rpctest.Agent {
+	t.Helper()
 	large := strings.Repeat("x", 4000) // what is kept of labels is bounded
 	for i := range pods {
 		_, err := n.Runtime.RunPodSandbox(simruntime.PodSpec{
@@ -129,6 +127,15 @@ func TestPodsInChunks(t *testing.T) {
 	}
 	a := n.Start()
 	a.Settle()
+	return a
+}
+
+// A list and a snapshot that are large come in parts that every client can take.
+func TestPodsInChunks(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	const pods = 80
+	manyPods(t, n, pods)
 	c := api(t, n.Socket)
 	list, at := listPods(t, c, &plegdv1.ListPodsRequest{})
 	if len(list) != pods || at == "" {

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
@@ -17,37 +16,12 @@ import (
 )
 
 const (
-	// chunkBytes is how large a message of several pods may grow. A pod that is
-	// larger comes alone.
-	chunkBytes = 256 << 10
 	// maxKey is ample for the key of a pod, bytes.
 	maxKey = 1024
 	// maxAhead is how far in the future an answer may be asked for: a client's
 	// clock is this machine's, so more is a mistake.
 	maxAhead = time.Hour
 )
-
-// chunks converts pods and hands them on in parts of at most chunkBytes. There is
-// at least one part, of no pods if there are none.
-func chunks(pods []pleg.Pod, full bool, send func([]*plegdv1.Pod) error) error {
-	var part []*plegdv1.Pod
-	size := 0
-	for i := range pods {
-		p, err := protoPod(&pods[i], full)
-		if err != nil {
-			return err
-		}
-		n := proto.Size(p)
-		if len(part) > 0 && size+n > chunkBytes {
-			if err := send(part); err != nil {
-				return err
-			}
-			part, size = nil, 0
-		}
-		part, size = append(part, p), size+n
-	}
-	return send(part)
-}
 
 // ListPods implements plegdv1.PodLifecycleServer.
 func (s *Server) ListPods(req *plegdv1.ListPodsRequest, stream grpc.ServerStreamingServer[plegdv1.ListPodsResponse]) error {
@@ -63,15 +37,15 @@ func (s *Server) ListPods(req *plegdv1.ListPodsRequest, stream grpc.ServerStream
 		return err
 	}
 	return s.through(stream, func(ctx context.Context, o *outlet) error {
-		if err := s.snapshot.take(ctx); err != nil {
-			return err
-		}
-		defer s.snapshot.free()
-		pods, at, err := watch.Pods(src, sel)
+		var at pleg.Position
+		parts, err := s.takePods(ctx, req.Full, func() (pods []pleg.Pod, err error) {
+			pods, at, err = watch.Pods(src, sel)
+			return pods, err
+		})
 		if err != nil {
 			return err
 		}
-		err = chunks(pods, req.Full, func(pods []*plegdv1.Pod) error { return o.send(&plegdv1.ListPodsResponse{Pods: pods}, "") })
+		err = parts.send(func(pods []*plegdv1.Pod) error { return o.send(&plegdv1.ListPodsResponse{Pods: pods}, "") })
 		if err != nil {
 			return err
 		}

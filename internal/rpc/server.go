@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -43,9 +44,6 @@ const (
 	// maxWaits the calls that wait for the runtime. So a quarter of all calls is left
 	// for those that are answered at once.
 	maxAside, maxWaits = 64, 192
-	// maxSnapshots are sent at once, since each holds a copy of all pods; others
-	// wait their turn.
-	maxSnapshots = 8
 	// maxFresh calls at once have the runtime asked.
 	maxFresh = 16
 	// stallLimit is how long a client may not take what was sent, or not send its
@@ -108,6 +106,7 @@ type Server struct {
 	aside    slots
 	waits    slots
 	snapshot slots
+	unsent   *semaphore.Weighted
 	fresh    slots
 	relists  relists
 	senders  sync.WaitGroup // goroutines that send
@@ -123,7 +122,7 @@ func New(cfg Config) *Server {
 	cfg.Turns = cmp.Or(cfg.Turns, watch.NewTurns())
 	s := &Server{
 		cfg: cfg, crowd: crowd.New(crowd.Config{Max: maxConns, Logger: cfg.Logger.With("server", "gRPC")}),
-		watches: make(slots, maxWatches), aside: make(slots, maxAside), waits: make(slots, maxWaits), snapshot: make(slots, maxSnapshots), fresh: make(slots, maxFresh),
+		watches: make(slots, maxWatches), aside: make(slots, maxAside), waits: make(slots, maxWaits), snapshot: make(slots, maxSnapshots), unsent: semaphore.NewWeighted(maxUnsent), fresh: make(slots, maxFresh),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s

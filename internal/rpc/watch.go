@@ -104,18 +104,11 @@ type sender struct {
 
 func (w *sender) run(ctx context.Context, src watch.Source, r watch.Request) error {
 	r.Idle, r.Turns = w.flush, w.s.cfg.Turns
-	if r.Snapshot {
-		if err := w.s.snapshot.take(ctx); err != nil {
-			return err
-		}
-	}
 	var err error
-	w.in, err = watch.New(src, r)
 	if r.Snapshot {
-		if err == nil {
-			err = w.sendPods(ctx)
-		}
-		w.s.snapshot.free()
+		err = w.begin(ctx, src, r)
+	} else {
+		w.in, err = watch.New(src, r)
 	}
 	for err == nil {
 		var m watch.Message
@@ -132,13 +125,19 @@ func (w *sender) run(ctx context.Context, src watch.Source, r watch.Request) err
 	return err
 }
 
-// sendPods sends the snapshot, which is the first message.
-func (w *sender) sendPods(ctx context.Context) error {
-	m, err := w.in.Next(ctx)
+// begin begins a watch with a snapshot, and sends that.
+func (w *sender) begin(ctx context.Context, src watch.Source, r watch.Request) error {
+	parts, err := w.s.takePods(ctx, w.full, func() (pods []pleg.Pod, err error) {
+		if w.in, err = watch.New(src, r); err != nil {
+			return nil, err
+		}
+		m, err := w.in.Next(ctx) // the snapshot comes first
+		return m.Pods, err
+	})
 	if err != nil {
 		return err
 	}
-	return chunks(m.Pods, w.full, func(pods []*plegdv1.Pod) error {
+	return parts.send(func(pods []*plegdv1.Pod) error {
 		return w.out.send(&plegdv1.WatchResponse{Message: &plegdv1.WatchResponse_Pods{Pods: &plegdv1.Pods{Pods: pods}}}, "")
 	})
 }
