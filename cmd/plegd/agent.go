@@ -93,9 +93,9 @@ func (a *agent) run(ctx context.Context) error {
 	turns := watch.NewTurns()
 	srv, err := server.New(server.Config{
 		Listen: a.o.listen, Socket: a.o.socket, SocketMode: a.o.sock.mode, SocketGroup: a.o.sock.group,
-		RPC: rpc.New(rpc.Config{Health: a.health, Source: a.rpcSource, Turns: turns, Logger: a.log}).Serve,
+		RPC: rpc.New(rpc.Config{Health: a.health, Source: func() (rpc.Source, error) { return a.source() }, Turns: turns, Logger: a.log}).Serve,
 		API: a.o.http.api, Token: a.o.http.token,
-		Health: a.health, Source: a.source, Turns: turns, Logger: a.log, LogLevel: &a.level,
+		Health: a.health, Source: func() (server.Source, error) { return a.source() }, Turns: turns, Logger: a.log, LogLevel: &a.level,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout}),
 	})
 	if err != nil {
@@ -241,10 +241,10 @@ func (a *agent) close() error {
 	return nil
 }
 
+// current is the generator, nil if there is none yet.
 func (a *agent) current() *pleg.Generator {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.generator
+	gen, _ := a.source()
+	return gen
 }
 
 func (a *agent) setWaiting(why string) {
@@ -255,23 +255,22 @@ func (a *agent) setWaiting(why string) {
 
 // health is that of the generator, or says why there is none yet.
 func (a *agent) health() pleg.Health {
-	if gen := a.current(); gen != nil {
+	gen, why := a.source()
+	if why == nil {
 		return gen.Health()
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	return pleg.Health{Live: true, Checks: []pleg.Check{
 		{Name: pleg.CheckArbiter, OK: true, Reason: "waits for a runtime"},
-		{Name: pleg.CheckRelist, Reason: a.waiting},
+		{Name: pleg.CheckRelist, Reason: why.Error()},
 	}}
 }
 
-// source is the generator for the server.
-func (a *agent) source() (server.Source, error) {
-	if gen := a.current(); gen != nil {
-		return gen, nil
-	}
+// source is the generator, or why there is none yet.
+func (a *agent) source() (*pleg.Generator, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return nil, errors.New(a.waiting)
+	if a.generator == nil {
+		return nil, errors.New(a.waiting)
+	}
+	return a.generator, nil
 }

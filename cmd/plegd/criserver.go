@@ -69,11 +69,11 @@ func (a *agent) serveCRI() (run func(context.Context) error, err error) {
 		Socket: a.o.cri.socket, Group: a.o.cri.group, Untrusted: criserver.Policy(a.o.cri.untrusted), RPCTimeout: a.o.rpcTimeout, Logger: a.log,
 		NoStream: a.o.mode == string(pleg.ModeGeneric),
 		Source: func() (criserver.Source, string, error) {
-			if gen := a.current(); gen != nil {
-				return gen, gen.Endpoint(), nil
+			gen, err := a.source()
+			if err != nil {
+				return nil, "", err
 			}
-			_, err := a.source()
-			return nil, "", err
+			return gen, gen.Endpoint(), nil
 		},
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/client"
 	"github.com/plegd/plegd/generic"
 	"github.com/plegd/plegd/internal/cri"
 	"github.com/plegd/plegd/internal/server"
@@ -29,7 +30,7 @@ const (
 	// nobody configured puts its things.
 	defaultStateDir = "/var/lib/plegd"
 	defaultListen   = "127.0.0.1:10359"
-	defaultSocket   = "/run/plegd/plegd.sock"
+	defaultSocket   = client.DefaultSocket
 )
 
 // runOptions are the flags of `plegd run`. The defaults that depend on others

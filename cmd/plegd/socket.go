@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/plegd/plegd/internal/rpc"
 	"github.com/plegd/plegd/internal/unixsock"
 )
 
@@ -73,14 +72,4 @@ func groupID(s string) (int, error) {
 		return 0, errors.New("must be the name of a group of this machine, or a number from 0 to 4294967294")
 	}
 	return int(gid), nil
-}
-
-// rpcSource is the generator for the gRPC server.
-func (a *agent) rpcSource() (rpc.Source, error) {
-	if gen := a.current(); gen != nil {
-		return gen, nil
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return nil, errors.New(a.waiting)
 }
