@@ -3,7 +3,7 @@ package criserver
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/retry"
 	"github.com/plegd/plegd/store"
 )
 
@@ -29,6 +30,8 @@ const (
 	// startWait is how long a new stream waits for the hub to read events, which
 	// it does within listedPoll of there being a source.
 	startWait = 2 * time.Second
+	// followFirst and followMost space the tries to read events that can't be read.
+	followFirst, followMost = time.Second, 30 * time.Second
 )
 
 var (
@@ -210,30 +213,45 @@ func (r *reader) send(out grpc.ServerStreamingServer[runtimeapi.ContainerEventRe
 	}
 }
 
-// follow reads the events of the generator, once there is one, until ctx ends.
+// follow reads the events of the generator, once there is one, until ctx ends. An
+// error of reading them is this endpoint's trouble alone: it tries again.
 func (s *Server) follow(ctx context.Context) error {
+	delays, troubled := retry.Delays(followFirst, followMost), false
+	read := func() {
+		if troubled {
+			s.cfg.Logger.Info("events are read again for the CRI endpoint", "socket", s.cfg.Socket)
+		}
+		troubled = false
+		delays.Reset()
+	}
 	for ctx.Err() == nil {
 		src, _, err := s.cfg.Source()
 		if err != nil {
 			wait(ctx, listedPoll, nil)
 			continue
 		}
-		err = s.followFrom(ctx, src)
-		if errors.Is(err, pleg.ErrStopped) {
+		err = s.followFrom(ctx, src, read)
+		switch {
+		case errors.Is(err, pleg.ErrStopped):
 			s.hub.close(errStopping, errStopping) // the rest of the agent is about to end too
 			return nil
-		}
-		if errors.Is(err, pleg.ErrExpired) {
+		case ctx.Err() != nil: // Run sees to the streams
+		case errors.Is(err, pleg.ErrExpired):
 			s.hub.close(errMissed, errStarting)
-		} else if ctx.Err() == nil {
-			return fmt.Errorf("events: %w", err)
+		default:
+			s.hub.close(errMissed, errStarting)
+			if !troubled {
+				s.cfg.Logger.Error("events can't be read for the CRI endpoint: its event streams end, and none opens", "socket", s.cfg.Socket, "error", err)
+			}
+			troubled = true
+			wait(ctx, retry.Jittered(delays.NextBackOff(), rand.Float64()), nil)
 		}
 	}
 	return nil
 }
 
-// followFrom reads the events from now on.
-func (s *Server) followFrom(ctx context.Context, src Source) error {
+// followFrom reads the events from now on. It calls read for each.
+func (s *Server) followFrom(ctx context.Context, src Source, read func()) error {
 	sub, err := src.Subscribe(nil)
 	if err != nil {
 		return err
@@ -245,6 +263,7 @@ func (s *Server) followFrom(ctx context.Context, src Source) error {
 		if err != nil {
 			return err
 		}
+		read()
 		switch ev.Type {
 		case store.SandboxCreated, store.ContainerCreated, store.SandboxRemoved, store.ContainerRemoved:
 			s.shelf.tell()

@@ -3,16 +3,19 @@ package criserver
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/simruntime"
 )
 
@@ -30,6 +33,7 @@ func (s subscribing) Subscribe(from *pleg.Position) (*pleg.Subscription, error) 
 func followed(t *testing.T, subscribe func(*Server) (*pleg.Subscription, error)) (s *Server, end func()) {
 	t.Helper()
 	s = &Server{hub: newHub(), shelf: newShelf()}
+	s.cfg.Logger = slog.New(slog.DiscardHandler)
 	src := subscribing{empty{}, func(*pleg.Position) (*pleg.Subscription, error) { return subscribe(s) }}
 	s.cfg.Source = func() (Source, string, error) { return src, "", nil }
 	var group sync.WaitGroup
@@ -99,6 +103,66 @@ func TestNoStreamAfterMissedEvents(t *testing.T) {
 		close(gate)
 		end()
 	})
+}
+
+// When events can't be read that is no end of the agent: streams end, the log says
+// so once, and there are streams again when events are.
+func TestEventsThatCantBeRead(t *testing.T) {
+	n := start(t, simruntime.Config{})
+	n.quiet()
+	log := &logtest.Buffer{}
+	var server *Server
+	var before *reader
+	calls := 0
+	src := subscribing{n.gen, func(from *pleg.Position) (*pleg.Subscription, error) {
+		switch calls++; calls {
+		case 1:
+			server.hub.open() // as after a subscription, whose next read fails
+			var err error
+			if before, err = server.hub.join(t.Context()); err != nil {
+				t.Error(err)
+			}
+			return nil, errors.New("page 7 is no page")
+		case 2:
+			return nil, errors.New("page 8 is no page")
+		}
+		return n.gen.Subscribe(from)
+	}}
+	cfg := Config{Socket: filepath.Join(t.TempDir(), "cri.sock"), Untrusted: ReadThrough, Logger: log.Logger()}
+	cfg.Source = func() (Source, string, error) { return src, n.gen.Endpoint(), nil }
+	var err error
+	server, err = New(cfg)
+	n.must(err)
+	inBackground(t, server.Run)
+	c := runtimeapi.NewRuntimeServiceClient(dial(t, cfg.Socket))
+	var stream grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
+	eventually(t, "a stream", func() error {
+		if stream, err = c.GetContainerEvents(n.ctx(), &runtimeapi.GetEventsRequest{}); err == nil {
+			_, err = stream.Header()
+		}
+		if md, _ := stream.Header(); err == nil && md == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	})
+	select {
+	case <-before.cut:
+		if !errors.Is(before.why, errMissed) {
+			t.Error(before.why)
+		}
+	default:
+		t.Error("the stream from before goes on")
+	}
+	if log.Count("can't be read") != 1 || log.Count("page 7") != 1 || log.Count("page 8") != 0 {
+		t.Errorf("log:\n%s", log)
+	}
+	sandbox, _ := n.pod("a")
+	if ev, err := stream.Recv(); err != nil || ev.GetContainerId() != sandbox {
+		t.Errorf("%v, %v, want an event of %s", ev, err, sandbox)
+	}
+	if log.Count("read again") != 1 {
+		t.Errorf("log:\n%s", log)
+	}
 }
 
 // A client that comes a moment too early is let in as soon as that is right.

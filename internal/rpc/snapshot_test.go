@@ -18,7 +18,7 @@ func TestUnreadPods(t *testing.T) {
 	t.Parallel()
 	n := rpctest.New(t)
 	manyPods(t, n, 80)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 3*rpctest.Timeout)
 	defer cancel()
 	// unread begins to read, and stops.
 	unread := func(snapshot bool) error {
