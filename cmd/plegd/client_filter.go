@@ -66,11 +66,7 @@ func (o *filterOptions) selection() (*selection.Selection, error) {
 	s, err := selection.New(o.filter)
 	var bad *selection.KeyError
 	if errors.As(err, &bad) {
-		flag := bad.Key
-		if flag == "label selector" {
-			flag = "selector"
-		}
-		return nil, usagef("--%s %.200q: %s", flag, bad.Value, bad.Reason)
+		return nil, usagef("--%s %.200q: %s", bad.Key, bad.Value, bad.Reason)
 	}
 	return s, err
 }

@@ -65,16 +65,11 @@ func (s *Server) GetPod(ctx context.Context, req *plegdv1.GetPodRequest) (*plegd
 	if err != nil {
 		return nil, err
 	}
-	unlisted := watch.Unlisted(src.Health()) // asked first, so that a list that is told of is also in the pods
 	var pod pleg.Pod
 	if req.NewerThan == nil {
-		pod, err = src.Pod(req.Key)
-	} else {
-		unlisted = nil // the pod itself is asked for
+		pod, err = watch.Pod(src, req.Key)
+	} else { // the pod itself is asked for
 		pod, err = s.podNewer(ctx, src, req)
-	}
-	if errors.Is(err, pleg.ErrNoPod) && unlisted != nil {
-		err = unlisted
 	}
 	if err != nil {
 		return nil, statusOf(err)

@@ -100,11 +100,11 @@ func New(f Filter) (*Selection, error) {
 		return s, nil
 	}
 	if len(f.Labels) > maxSelector {
-		return nil, &KeyError{"label selector", f.Labels, fmt.Sprintf("must be at most %d bytes long", maxSelector)}
+		return nil, &KeyError{"selector", f.Labels, fmt.Sprintf("must be at most %d bytes long", maxSelector)}
 	}
 	selector, err := labels.Parse(f.Labels)
 	if err != nil {
-		return nil, &KeyError{"label selector", f.Labels, err.Error()}
+		return nil, &KeyError{"selector", f.Labels, err.Error()}
 	}
 	s.labels = selector
 	return s, nil
@@ -138,8 +138,9 @@ func Words[T any](values []T) []string {
 	return list
 }
 
-// Event reports whether an event is selected. A SequenceSkipped is of no pod:
-// only its type and, where any is asked for, its source count for it.
+// Event reports whether an event is selected. A SequenceSkipped is of no pod and has
+// no source: it is where its type is asked for, whatever else is, and where nothing
+// is asked for.
 func (s *Selection) Event(ev *store.Event) bool {
 	switch {
 	case s == nil:

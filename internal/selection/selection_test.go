@@ -130,7 +130,7 @@ func TestBadFilters(t *testing.T) {
 		{Filter{Namespaces: []string{""}}, `namespace "": must not be empty`},
 		{Filter{Pods: []string{strings.Repeat("x", maxLength+1)}}, "must be at most 1024 bytes long"},
 		{Filter{UIDs: make([]string, maxValues+1)}, "at most 1024 are allowed"},
-		{Filter{Labels: "app in web"}, `label selector "app in web": `},
+		{Filter{Labels: "app in web"}, `: selector "app in web": `},
 		{Filter{Labels: strings.Repeat("x", maxSelector+1)}, "must be at most 4096 bytes long"},
 	} {
 		_, err := New(tt.f)

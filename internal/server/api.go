@@ -2,7 +2,6 @@ package server
 
 import (
 	_ "embed"
-	"errors"
 	"net/http"
 
 	pleg "github.com/plegd/plegd"
@@ -64,18 +63,13 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, podList{Position: at.String(), Pods: pods})
 }
 
-// pod answers with one pod. Before the first full list of this run nobody knows
-// that there is none, not even from restored pods: it may have come since.
+// pod answers with one pod, or why it is not known whether there is one.
 func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 	src := s.source(w)
 	if src == nil {
 		return
 	}
-	unlisted := watch.Unlisted(src.Health()) // asked first, so that a list that is told of is also in the pods
-	pod, err := src.Pod(r.PathValue("key"))
-	if errors.Is(err, pleg.ErrNoPod) && unlisted != nil {
-		err = unlisted
-	}
+	pod, err := watch.Pod(src, r.PathValue("key"))
 	if err != nil {
 		writeProblem(w, err)
 		return

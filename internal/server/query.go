@@ -83,11 +83,7 @@ func badFilter(err error) error {
 	if !errors.As(err, &key) {
 		return err
 	}
-	name := key.Key
-	if name == "label selector" {
-		name = "selector"
-	}
-	return &paramError{name, key.Value, key.Reason}
+	return &paramError{key.Key, key.Value, key.Reason}
 }
 
 // eventRequest is what is asked of /v1/events.

@@ -383,10 +383,10 @@ func (w *Watch) due(m Message) Message {
 // them. What was never listed is unknown, and unknown is never empty: without a
 // full list in this run, or pods of an earlier one, the error wraps ErrUnknown.
 func Pods(src Source, sel *selection.Selection) ([]pleg.Pod, pleg.Position, error) {
-	unlisted := Unlisted(src.Health()) // asked first, so that a list that is told of is also in the pods
+	why := unlisted(src.Health()) // asked first, so that a list that is told of is also in the pods
 	all, at := src.Pods()
-	if unlisted != nil && !slices.ContainsFunc(all, func(p pleg.Pod) bool { return p.Restored }) {
-		return nil, pleg.Position{}, unlisted
+	if why != nil && !slices.ContainsFunc(all, func(p pleg.Pod) bool { return p.Restored }) {
+		return nil, pleg.Position{}, why
 	}
 	pods := []pleg.Pod{}
 	for i := range all {
@@ -397,9 +397,24 @@ func Pods(src Source, sel *selection.Selection) ([]pleg.Pod, pleg.Position, erro
 	return pods, at, nil
 }
 
-// Unlisted says why there was no full list in this run yet, nil if there was.
+// Pod returns one pod by its key. Before the first full list of this run nobody knows
+// that there is none, not even from restored pods, since it may have come meanwhile:
+// the error wraps ErrUnknown then, later pleg.ErrNoPod.
+func Pod(src interface {
+	Health() pleg.Health
+	Pod(key string) (pleg.Pod, error)
+}, key string) (pleg.Pod, error) {
+	why := unlisted(src.Health()) // asked first, as for Pods
+	pod, err := src.Pod(key)
+	if errors.Is(err, pleg.ErrNoPod) && why != nil {
+		err = why
+	}
+	return pod, err
+}
+
+// unlisted says why there was no full list in this run yet, nil if there was.
 // The error wraps ErrUnknown.
-func Unlisted(h pleg.Health) error {
+func unlisted(h pleg.Health) error {
 	if h.Listed {
 		return nil
 	}

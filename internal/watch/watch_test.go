@@ -206,7 +206,10 @@ func TestPodsBeforeTheFirstList(t *testing.T) {
 	if err != nil || len(pods) != 1 || at != a.Generator.Position() {
 		t.Errorf("pods %v at %s, %v", pods, at, err)
 	}
-	if err := watch.Unlisted(a.Generator.Health()); !errors.Is(err, watch.ErrUnknown) {
-		t.Errorf("listed: %v", err)
+	if pod, err := watch.Pod(a.Generator, "uid-web"); err != nil || !pod.Restored {
+		t.Errorf("pod %v, %v", pod, err)
+	}
+	if _, err := watch.Pod(a.Generator, "uid-db"); !errors.Is(err, watch.ErrUnknown) || errors.Is(err, pleg.ErrNoPod) {
+		t.Errorf("a pod that may have come: %v", err)
 	}
 }

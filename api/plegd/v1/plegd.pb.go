@@ -143,7 +143,9 @@ func (Consistency) EnumDescriptor() ([]byte, []int) {
 }
 
 // Filter selects events and pods. Values of one field are alternatives; fields
-// that are set must all agree. An empty filter selects everything.
+// that are set must all agree. An empty filter selects everything. A SequenceSkipped,
+// which is of no pod and has no source, is where its type is asked for, whatever else
+// is, and where nothing is.
 type Filter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Namespaces    []string               `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
