@@ -13,9 +13,9 @@ func (s *Server) Version(ctx context.Context, req *runtimeapi.VersionRequest) (*
 	return pass[runtimeapi.VersionResponse](ctx, s, runtimeapi.RuntimeService_Version_FullMethodName, req)
 }
 
-// Status is passed through.
+// Status is passed through, but for secrets.
 func (s *Server) Status(ctx context.Context, req *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	return pass[runtimeapi.StatusResponse](ctx, s, runtimeapi.RuntimeService_Status_FullMethodName, req)
+	return passEdited(ctx, s, runtimeapi.RuntimeService_Status_FullMethodName, req, maskSecrets)
 }
 
 // RuntimeConfig is passed through.

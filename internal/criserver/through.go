@@ -174,6 +174,15 @@ func pass[Resp any, Message interface {
 	*Resp
 	proto.Message
 }](ctx context.Context, s *Server, method string, req proto.Message) (*Resp, error) {
+	return passEdited[Resp, Message](ctx, s, method, req, func(*Resp) {})
+}
+
+// passEdited passes a call through, and has its answer edited before anybody sees
+// it.
+func passEdited[Resp any, Message interface {
+	*Resp
+	proto.Message
+}](ctx context.Context, s *Server, method string, req proto.Message, edit func(*Resp)) (*Resp, error) {
 	client, err := s.runtime()
 	if err != nil {
 		return nil, err
@@ -185,6 +194,7 @@ func pass[Resp any, Message interface {
 	return ask(ctx, s.through, served[method], key, func(ctx context.Context) (*Resp, int, error) {
 		resp := new(Resp)
 		err := client.Conn().Invoke(ctx, method, req, resp)
+		edit(resp)
 		return resp, proto.Size(Message(resp)), err
 	})
 }
