@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/plegd/plegd/internal/logtest"
+	_ "github.com/plegd/plegd/internal/server" // has the page: `go test` then knows when an old result is of another
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
 )

@@ -52,6 +52,16 @@ func TestShowsAnEventWithoutReload(t *testing.T) {
 		t.Error("the page was loaded again")
 	}
 	p.noErrors("")
+
+	// None is seen before it happens, whatever clock the runtime has.
+	value[bool](p, `(import("./page/view.js").then(({ latency }) => {
+		const at = (second) => "2026-01-02T15:04:0" + second + "Z";
+		window.took = [1, 3].map((second) => latency({ occurred_at: at(second), observed_at: at(2) }));
+	}), true)`)
+	p.await("the latencies are known", "window.took")
+	if took := value[[]float64](p, "took"); !slices.Equal(took, []float64{1, 0}) {
+		t.Errorf("latencies %v", took)
+	}
 }
 
 // The page goes on over a restart of the agent: it says that the agent is gone

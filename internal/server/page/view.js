@@ -17,7 +17,6 @@ export function setText(element, text, className) {
 }
 
 export function duration(seconds) {
-  if (seconds < 0) return `−${duration(-seconds)}`;
   if (seconds < 1e-3) return `${Math.round(seconds * 1e6)} µs`;
   if (seconds < 1) return `${Math.round(seconds * 1e3)} ms`;
   if (seconds < 60) return `${+seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
@@ -138,10 +137,10 @@ const eventKinds = {
 };
 
 // latency is how long it took to see an event, s; null where that isn't known or
-// the event amends an earlier one.
+// the event amends an earlier one. A runtime whose time is ahead makes it no less than 0.
 export function latency(ev) {
   if (!ev.occurred_at || ev.change) return null;
-  return (Date.parse(ev.observed_at) - Date.parse(ev.occurred_at)) / 1000;
+  return Math.max(0, Date.parse(ev.observed_at) - Date.parse(ev.occurred_at)) / 1000;
 }
 
 export function eventRow(ev) {
