@@ -99,12 +99,7 @@ func TestDoubts(t *testing.T) {
 		{seen(func(e *pleg.Entity) { e.Asked = store.ReasonDetails | store.ReasonExit137 }), "", "(details, exit_137)"},
 		{seen(func(e *pleg.Entity) { e.Err = "broken" }), "", "broken"},
 	} {
-		for got, want := range map[doubt]string{doubtListed(tc.e): tc.listed, doubtStatus(tc.e): tc.status} {
-			if (got == "") != (want == "") && tc.listed == tc.status || !strings.Contains(string(got), want) && tc.listed == tc.status {
-				t.Errorf("%+v: %q, want %q", tc.e, got, want)
-			}
-		}
-		if got := doubtListed(tc.e); (got == "") != (tc.listed == "") {
+		if got := doubtListed(tc.e); (got == "") != (tc.listed == "") || !strings.Contains(string(got), tc.listed) {
 			t.Errorf("listed: %q, want %q", got, tc.listed)
 		}
 		if got := doubtStatus(tc.e); (got == "") != (tc.status == "") || !strings.Contains(string(got), tc.status) {
