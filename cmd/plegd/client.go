@@ -68,6 +68,18 @@ func (o *clientOptions) note(format string, args ...any) {
 	fmt.Fprintln(o.std.err, "plegd: "+printable(fmt.Sprintf(format, args...)))
 }
 
+// ask has do ask the agent, until the command is to end.
+func (o *clientOptions) ask(cmd *cobra.Command, do func(context.Context, *agentClient) error) error {
+	ctx, end := untilAsked(cmd.Context(), o.std.out)
+	defer end()
+	agent, err := o.connect()
+	if err != nil {
+		return err
+	}
+	defer agent.close()
+	return stopped(ctx, do(ctx, agent))
+}
+
 // agentClient is a running agent that is asked. Each call has --timeout.
 type agentClient struct {
 	*client.Client

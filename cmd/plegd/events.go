@@ -36,7 +36,7 @@ func newEvents(std streams) *cobra.Command {
 			if err := o.complete(cmd); err != nil {
 				return err
 			}
-			return o.run(cmd.Context())
+			return o.ask(cmd, o.run)
 		},
 	}
 	o.clientOptions.addTo(cmd, defaultTimeout, "bound of finding the agent and of its first answer")
@@ -82,17 +82,10 @@ func (o *eventsOptions) complete(cmd *cobra.Command) error {
 }
 
 // run writes events until their end, or until it is asked to stop.
-func (o *eventsOptions) run(parent context.Context) error {
-	ctx, end := untilAsked(parent, o.std.out)
-	defer end()
-	agent, err := o.connect()
-	if err != nil {
-		return err
-	}
-	defer agent.close()
+func (o *eventsOptions) run(ctx context.Context, agent *agentClient) error {
 	status, err := agent.status(ctx)
 	if err != nil {
-		return stopped(ctx, err)
+		return err
 	}
 	w := newEventWriter(o.std.out, o.eventFormat(o.std.out, status.Node), o.limit)
 	reads, err := o.reads(status)

@@ -41,7 +41,7 @@ func newPodCommand(std streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), name)
+			return o.ask(cmd, func(ctx context.Context, agent *agentClient) error { return o.run(ctx, agent, name) })
 		},
 	}
 	o.clientOptions.addTo(cmd, defaultTimeout, "bound of finding the agent and of its answer")
@@ -84,17 +84,10 @@ func (r podRef) filter() *client.Filter {
 }
 
 // run shows the pod.
-func (o *podOptions) run(parent context.Context, name podRef) error {
-	ctx, end := untilAsked(parent, o.std.out)
-	defer end()
-	agent, err := o.connect()
-	if err != nil {
-		return err
-	}
-	defer agent.close()
+func (o *podOptions) run(ctx context.Context, agent *agentClient, name podRef) error {
 	p, err := o.find(ctx, agent, name)
 	if err != nil {
-		return stopped(ctx, err)
+		return err
 	}
 	if o.form.structured() {
 		return o.form.write(o.std.out, p)

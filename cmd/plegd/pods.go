@@ -40,7 +40,7 @@ func newPods(std streams) *cobra.Command {
 			if _, err := o.selection(); err != nil {
 				return err
 			}
-			return o.run(cmd.Context())
+			return o.ask(cmd, o.run)
 		},
 	}
 	o.clientOptions.addTo(cmd, defaultTimeout, "bound of finding the agent and of its answer")
@@ -58,20 +58,13 @@ type podList struct {
 }
 
 // run lists the pods, and watches them if asked to.
-func (o *podsOptions) run(parent context.Context) error {
-	ctx, end := untilAsked(parent, o.std.out)
-	defer end()
-	agent, err := o.connect()
-	if err != nil {
-		return err
-	}
-	defer agent.close()
+func (o *podsOptions) run(ctx context.Context, agent *agentClient) error {
 	if o.watch {
-		return stopped(ctx, o.runWatch(ctx, agent))
+		return o.runWatch(ctx, agent)
 	}
 	list, err := agent.pods(ctx, o.request())
 	if err != nil {
-		return stopped(ctx, err)
+		return err
 	}
 	if o.form.structured() { // in the agent's own order
 		return o.form.write(o.std.out, list)

@@ -39,7 +39,7 @@ func newRelist(std streams) *cobra.Command {
 			if err := o.clientOptions.complete(cmd); err != nil {
 				return err
 			}
-			return o.run(cmd.Context())
+			return o.ask(cmd, o.run)
 		},
 	}
 	o.clientOptions.addTo(cmd, relistTimeout, "bound of finding the agent and of the relist")
@@ -56,29 +56,22 @@ type relistResult struct {
 }
 
 // run relists.
-func (o *relistOptions) run(parent context.Context) error {
-	ctx, end := untilAsked(parent, o.std.out)
-	defer end()
-	agent, err := o.connect()
-	if err != nil {
-		return err
-	}
-	defer agent.close()
+func (o *relistOptions) run(ctx context.Context, agent *agentClient) error {
 	before, err := agent.status(ctx)
 	if err != nil {
-		return stopped(ctx, err)
+		return err
 	}
 	began := time.Now()
 	after, err := agent.relist(ctx)
 	took := time.Since(began)
 	if err != nil {
-		return stopped(ctx, err)
+		return err
 	}
 	events, err := bounded(ctx, agent, func(ctx context.Context) ([]*pleg.Event, error) {
 		return foundBetween(ctx, agent, before.Position, after)
 	})
 	if err != nil {
-		return stopped(ctx, err)
+		return err
 	}
 	if !o.form.structured() {
 		return o.writeTable(took, events)

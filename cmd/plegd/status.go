@@ -30,7 +30,7 @@ func newStatus(std streams) *cobra.Command {
 			if err := o.clientOptions.complete(cmd); err != nil {
 				return err
 			}
-			return o.run(cmd.Context())
+			return o.ask(cmd, o.run)
 		},
 	}
 	o.clientOptions.addTo(cmd, defaultTimeout, "bound of finding the agent and of its answer")
@@ -40,17 +40,10 @@ func newStatus(std streams) *cobra.Command {
 }
 
 // run shows the status.
-func (o *statusOptions) run(parent context.Context) error {
-	ctx, end := untilAsked(parent, o.std.out)
-	defer end()
-	agent, err := o.connect()
-	if err != nil {
-		return err
-	}
-	defer agent.close()
+func (o *statusOptions) run(ctx context.Context, agent *agentClient) error {
 	s, err := agent.status(ctx)
 	if err != nil {
-		return stopped(ctx, err)
+		return err
 	}
 	if o.form.structured() {
 		return o.form.write(o.std.out, s)

@@ -69,7 +69,7 @@ func newWaitFor(std streams, kind, form string, states ...string) *cobra.Command
 			if err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), target)
+			return o.ask(cmd, func(ctx context.Context, agent *agentClient) error { return o.run(ctx, agent, target) })
 		},
 	}
 	choiceFlag(cmd, &o.state, "for", "the state to wait for (required)", states...)
@@ -120,19 +120,12 @@ func (t *waitTarget) filter() *client.Filter {
 	return f
 }
 
-// run waits.
-func (o *waitOptions) run(parent context.Context, target waitTarget) error {
-	signalled, end := untilAsked(parent, o.std.out)
-	defer end()
+// run waits until signalled ends.
+func (o *waitOptions) run(signalled context.Context, agent *agentClient, target waitTarget) error {
 	ctx, cancel := context.WithTimeout(signalled, o.timeout)
 	defer cancel()
-	agent, err := o.connect()
-	if err != nil {
-		return err
-	}
-	defer agent.close()
 	seen := waitSeen{target: target, state: o.state}
-	err = agent.WaitFor(ctx, target.filter(), func(pods []*client.Pod) (bool, error) {
+	err := agent.WaitFor(ctx, target.filter(), func(pods []*client.Pod) (bool, error) {
 		seen.look(pods)
 		if line, changed := seen.line(); changed {
 			if _, err := fmt.Fprintln(o.std.out, printable(line)); err != nil {
