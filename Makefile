@@ -130,7 +130,7 @@ sim-binaries:
 	@go build -o $(SIM)/campaign ./test/sim/campaign
 
 # The tests on real runtimes, with the binary and the runtimes that make has built.
-E2E := PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDIR)/bin/plegd go test -count=1 -parallel 3
+E2E := PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDIR)/bin/plegd go test -count=1 -parallel 5
 
 .PHONY: e2e e2e-long e2e-kubelet
 ifeq ($(NO_RUNTIMES),)

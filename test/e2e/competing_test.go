@@ -68,6 +68,7 @@ func makeEvents(t *testing.T, p *pod, n int) {
 // The subscribers of containerd 1.7 compete: two of them share the events. So plegd subscribes to
 // nothing there, says why, and takes nothing from others.
 func TestCompetingSubscribers(t *testing.T) {
+	t.Parallel()
 	const containers = 10
 	t.Run("a second subscriber takes events away", func(t *testing.T) {
 		rt := startContainerd(t, containerd17)

@@ -14,6 +14,7 @@ import (
 // A client that nobody here wrote, so that a misunderstanding of CRI is not shared by the tests and
 // what they test. Its pods also lack the kubelet's labels.
 func TestLifeByCrictl(t *testing.T) {
+	t.Parallel()
 	w := watch(t, containerd2)
 	crictl := func(args ...string) string {
 		t.Helper()

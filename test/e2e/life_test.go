@@ -80,6 +80,7 @@ func checkTime(t *testing.T, e event, ns int64) {
 }
 
 func TestLife(t *testing.T) {
+	t.Parallel()
 	for _, f := range flavours {
 		t.Run(f.name, func(t *testing.T) {
 			w := watch(t, f)
@@ -135,6 +136,7 @@ func TestLife(t *testing.T) {
 
 // A container that ends at once and is removed at once is there for a stream only.
 func TestShortLives(t *testing.T) {
+	t.Parallel()
 	w := watch(t, containerd2)
 	p := w.rt.runPod(t, "short")
 	var ids []string
@@ -155,6 +157,7 @@ func TestShortLives(t *testing.T) {
 
 // Without a stream a life between two relists is told as long as the runtime still lists its end.
 func TestShortLivesWithoutStream(t *testing.T) {
+	t.Parallel()
 	w := watch(t, containerd16)
 	p := w.rt.runPod(t, "short")
 	for i := range 5 {
@@ -174,6 +177,7 @@ func TestShortLivesWithoutStream(t *testing.T) {
 
 // A container that ignores SIGTERM dies by SIGKILL.
 func TestDeathBySignal(t *testing.T) {
+	t.Parallel()
 	w := watch(t, containerd2)
 	p := w.rt.runPod(t, "signal")
 
@@ -191,6 +195,7 @@ func TestDeathBySignal(t *testing.T) {
 }
 
 func TestPodIPIsKept(t *testing.T) {
+	t.Parallel()
 	for _, f := range flavours {
 		t.Run(f.name, func(t *testing.T) {
 			w := watch(t, f)

@@ -41,6 +41,7 @@ func checkNotFaster(t *testing.T, at []time.Time, period time.Duration) {
 
 // With a stream that works the period stretches; when the stream breaks it is short again.
 func TestPeriodStretchesAndFallsBack(t *testing.T) {
+	t.Parallel()
 	const base, most = 250 * time.Millisecond, 4 * time.Second
 	w := watch(t, containerd2, "--relist-period", base.String(), "--relist-period-max", most.String())
 	p := w.rt.runPod(t, "period")
@@ -92,6 +93,7 @@ func TestPeriodStretchesAndFallsBack(t *testing.T) {
 
 // Without a stream the period stays short, and the stream is asked for now and then only.
 func TestFallbackWithoutStream(t *testing.T) {
+	t.Parallel()
 	const period = time.Second
 	w := watch(t, containerd16)
 	calls := w.awaitRelists(t, w.proxy.mark(), 12)

@@ -21,6 +21,7 @@ func flood(t *testing.T, rt *containerd) (last string) {
 // A reader of stdout that stops must cost nothing but its own events: the agent goes on, and feeds
 // it from the journal when it reads again.
 func TestBlockedReader(t *testing.T) {
+	t.Parallel()
 	needBinary(t)
 	rt := startContainerd(t, containerd2)
 	a := startAgent(t, agentConfig{endpoint: rt.socket, dir: workDir(t, "plegd"), blocked: true})
@@ -44,6 +45,7 @@ func TestBlockedReader(t *testing.T) {
 
 // SIGTERM ends the agent in time even if its stdout is blocked.
 func TestBlockedReaderDoesNotHoldTheEnd(t *testing.T) {
+	t.Parallel()
 	needBinary(t)
 	rt := startContainerd(t, containerd2)
 	a := startAgent(t, agentConfig{endpoint: rt.socket, dir: workDir(t, "plegd"), blocked: true})

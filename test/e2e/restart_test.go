@@ -144,6 +144,7 @@ func checkReplay(t *testing.T, w *watched, told []event) {
 
 // What did not change costs two lists after a restart, and no status call at all.
 func TestRestartOfUnchangedNode(t *testing.T) {
+	t.Parallel()
 	w := watch(t, containerd2)
 	var ids []string
 	for i := range 5 {

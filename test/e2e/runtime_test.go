@@ -11,6 +11,7 @@ import (
 
 // The harness itself: without it a test of the agent could fail, or pass, for the wrong reason.
 func TestRuntimes(t *testing.T) {
+	t.Parallel()
 	for _, f := range flavours {
 		t.Run(f.name, func(t *testing.T) {
 			rt := startContainerd(t, f)
@@ -47,6 +48,7 @@ func TestRuntimes(t *testing.T) {
 // The runtimes are here for this difference; the third, that subscribers compete, is a test of its
 // own.
 func TestRuntimesDifferInEvents(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		flavour
 		want codes.Code

@@ -16,6 +16,7 @@ import (
 
 // An agent that starts before its runtime keeps trying and says what it waits for.
 func TestRuntimeComesLate(t *testing.T) {
+	t.Parallel()
 	needBinary(t)
 	rt := startContainerd(t, containerd2)
 	p := rt.runPod(t, "early")

@@ -55,6 +55,7 @@ func (w *watched) lives(t *testing.T, p *pod, name, code string) (id string) {
 // The runtime is upgraded and downgraded under a running agent. Pods survive, and what does is told
 // once. The stream is taken up when the new version has one, and left alone when it may not be read.
 func TestRuntimeUpgradeAndDowngrade(t *testing.T) {
+	t.Parallel()
 	needBinary(t)
 	// No proxy: it would keep the connection open that the upgrade breaks.
 	w := &watched{rt: startContainerd(t, containerd16), dir: workDir(t, "plegd")}
