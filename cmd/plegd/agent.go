@@ -101,7 +101,7 @@ func (a *agent) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(flagOfAddress(err), a.close())
 	}
-	serveCRI, err := a.serveCRI()
+	serveCRI, err := a.serveCRI(turns)
 	if err != nil {
 		return errors.Join(err, srv.Close(), a.close())
 	}

@@ -9,6 +9,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/criserver"
+	"github.com/plegd/plegd/internal/watch"
 )
 
 // criOptions are the flags of the read-only CRI endpoint.
@@ -61,12 +62,12 @@ func (o *criOptions) complete(f *pflag.FlagSet, socket string) error {
 
 // serveCRI takes the socket of the CRI endpoint and returns how to serve on it,
 // nil if there is to be none.
-func (a *agent) serveCRI() (run func(context.Context) error, err error) {
+func (a *agent) serveCRI(turns *watch.Turns) (run func(context.Context) error, err error) {
 	if a.o.cri.socket == "" {
 		return nil, nil //nolint:nilnil // nothing to serve is no error
 	}
 	s, err := criserver.New(criserver.Config{
-		Socket: a.o.cri.socket, Group: a.o.cri.group, Untrusted: criserver.Policy(a.o.cri.untrusted), RPCTimeout: a.o.rpcTimeout, Logger: a.log,
+		Socket: a.o.cri.socket, Group: a.o.cri.group, Untrusted: criserver.Policy(a.o.cri.untrusted), RPCTimeout: a.o.rpcTimeout, Turns: turns, Logger: a.log,
 		NoStream: a.o.mode == string(pleg.ModeGeneric),
 		Source: func() (criserver.Source, string, error) {
 			gen, err := a.source()

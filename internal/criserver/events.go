@@ -105,11 +105,11 @@ func (h *hub) leave(r *reader) {
 	delete(h.readers, r)
 }
 
-// anybody reports whether somebody reads.
-func (h *hub) anybody() bool {
+// reading is how many read.
+func (h *hub) reading() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.readers) > 0
+	return len(h.readers)
 }
 
 // publish hands an event to all readers, and cuts those that have no room.
@@ -250,7 +250,9 @@ func (s *Server) follow(ctx context.Context) error {
 	return nil
 }
 
-// followFrom reads the events from now on. It calls read for each.
+// followFrom reads the events from now on. It calls read for each. Telling one to
+// all readers is a turn, so that many of them leave the processors to the writer:
+// what waits meanwhile waits in the journal, and they don't fall behind for it.
 func (s *Server) followFrom(ctx context.Context, src Source, read func()) error {
 	sub, err := src.Subscribe(nil)
 	if err != nil {
@@ -268,11 +270,15 @@ func (s *Server) followFrom(ctx context.Context, src Source, read func()) error 
 		case store.SandboxCreated, store.ContainerCreated, store.SandboxRemoved, store.ContainerRemoved:
 			s.shelf.tell()
 		}
-		if !s.hub.anybody() {
+		readers := s.hub.reading()
+		if readers == 0 {
 			continue
 		}
 		if told := tell(src, ev); told != nil {
 			s.hub.publish(told)
+			if err := s.cfg.Turns.Rest(ctx, src, readers); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -193,7 +193,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	h.close(errStopping, errStopping)
 	h.leave(readers[8])
-	if _, err := h.join(t.Context()); status.Code(err) != codes.Unavailable || h.anybody() {
+	if _, err := h.join(t.Context()); status.Code(err) != codes.Unavailable || h.reading() > 0 {
 		t.Error(err)
 	}
 	if <-readers[0].cut; readers[0].why != errStopping { //nolint:errorlint // it is that very one
@@ -318,7 +318,7 @@ func TestClientsThatLeave(t *testing.T) {
 	}
 	n.pod("b")
 	eventually(t, "they are gone", func() error {
-		if n.server.hub.anybody() {
+		if n.server.hub.reading() > 0 {
 			return errors.New("streams are open")
 		}
 		if now := runtime.NumGoroutine(); now > before+5 {

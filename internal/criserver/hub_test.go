@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -189,5 +190,41 @@ func TestStreamWaitsForTheHub(t *testing.T) {
 	sandbox, _ := n.pod("a")
 	if ev, err := stream.Recv(); err != nil || ev.GetContainerId() != sandbox || ev.GetContainerEventType() != created {
 		t.Errorf("%v, %v, want the creation of %s", ev, err, sandbox)
+	}
+}
+
+// busy is a source in which a storm comes in all the time.
+type busy struct {
+	Source
+	asked atomic.Int64
+}
+
+func (b *busy) Busy() bool {
+	b.asked.Add(1)
+	return true
+}
+
+// While a storm comes in the hub gives way to it, and tells each event all the same.
+func TestHubGivesWay(t *testing.T) {
+	n := start(t, simruntime.Config{})
+	n.quiet()
+	src := &busy{Source: n.gen}
+	cfg := Config{Socket: filepath.Join(t.TempDir(), "cri.sock"), Untrusted: ReadThrough}
+	cfg.Source = func() (Source, string, error) { return src, n.gen.Endpoint(), nil }
+	server, err := New(cfg)
+	n.must(err)
+	inBackground(t, server.Run)
+	stream, err := runtimeapi.NewRuntimeServiceClient(dial(t, cfg.Socket)).GetContainerEvents(n.ctx(), &runtimeapi.GetEventsRequest{})
+	n.must(err)
+	_, err = stream.Header()
+	n.must(err)
+	sandbox, container := n.pod("a")
+	for _, want := range []string{sandbox, sandbox, container, container} {
+		if ev, err := stream.Recv(); err != nil || ev.GetContainerId() != want {
+			t.Errorf("%v, %v, want an event of %s", ev, err, want)
+		}
+	}
+	if src.asked.Load() < 3 { // after each but perhaps the last
+		t.Errorf("it was asked %d times whether it is busy", src.asked.Load())
 	}
 }

@@ -109,6 +109,7 @@ type empty struct{ Source }
 func (empty) Health() pleg.Health                    { return pleg.Health{Ready: true, Live: true, Listed: true} }
 func (empty) Entity(string) (e pleg.Entity, ok bool) { return e, false }
 func (empty) Entities() []pleg.Entity                { return nil }
+func (empty) Busy() bool                             { return false }
 func (empty) EntitiesOf(string) (s, c []pleg.Entity) { return nil, nil }
 func (empty) Subscribe(*pleg.Position) (*pleg.Subscription, error) {
 	return nil, pleg.ErrStopped

@@ -1,6 +1,7 @@
 package criserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/plegd/plegd/internal/crowd"
 	"github.com/plegd/plegd/internal/sysclock"
 	"github.com/plegd/plegd/internal/unixsock"
+	"github.com/plegd/plegd/internal/watch"
 )
 
 const (
@@ -69,6 +71,7 @@ type Source interface {
 	Entities() []pleg.Entity
 	EntitiesOf(podKey string) (sandboxes, containers []pleg.Entity)
 	Subscribe(from *pleg.Position) (*pleg.Subscription, error)
+	watch.Busier
 }
 
 // Config says what to serve and where.
@@ -86,6 +89,8 @@ type Config struct {
 	// NoStream says that the source reads no event stream: then what is new
 	// comes with relists alone.
 	NoStream bool
+	// Turns are shared with what else the process serves; nil for Turns of its own.
+	Turns *watch.Turns
 	// RPCTimeout bounds each call to the runtime. Zero means the default of
 	// package cri.
 	RPCTimeout time.Duration
@@ -120,6 +125,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.RPCTimeout == 0 {
 		cfg.RPCTimeout = cri.DefaultRPCTimeout
 	}
+	cfg.Turns = cmp.Or(cfg.Turns, watch.NewTurns())
 	lis, err := unixsock.ListenFor(cfg.Socket, unixsock.GroupMode, cfg.Group)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.Socket, unixsock.Cause(err))

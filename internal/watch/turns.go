@@ -37,9 +37,15 @@ func NewTurns() *Turns {
 	return &Turns{limiter: rate.NewLimiter(rate.Limit(time.Second/time.Microsecond), int(turnCredit/time.Microsecond)), one: make(chan struct{}, 1)}
 }
 
+// Busier is what is written to.
+type Busier interface {
+	// Busy reports whether so much comes in that readers should wait.
+	Busy() bool
+}
+
 // Rest ends a turn in which so many events were read, and waits until there is time
 // for the next or ctx ends, whose error it returns.
-func (t *Turns) Rest(ctx context.Context, src Source, read int) error {
+func (t *Turns) Rest(ctx context.Context, src Busier, read int) error {
 	cost := max(turnTime, time.Duration(read)*eventTime)
 	r := t.limiter.ReserveN(time.Now(), int(min(cost, turnCredit)/time.Microsecond))
 	if wait := r.Delay(); wait > 0 {
@@ -54,11 +60,11 @@ func (t *Turns) Rest(ctx context.Context, src Source, read int) error {
 // GiveWay is for a reader that has waited for something to read. It waits, if the
 // source is busy, until that is over or it is its turn all the same, or ctx ends, whose
 // error it returns.
-func (t *Turns) GiveWay(ctx context.Context, src Source) error {
+func (t *Turns) GiveWay(ctx context.Context, src Busier) error {
 	return t.giveWay(ctx, src, turnTime)
 }
 
-func (t *Turns) giveWay(ctx context.Context, src Source, cost time.Duration) error {
+func (t *Turns) giveWay(ctx context.Context, src Busier, cost time.Duration) error {
 	if !src.Busy() {
 		return nil
 	}

@@ -44,8 +44,7 @@ type Source interface {
 	Pods() ([]pleg.Pod, pleg.Position)
 	Oldest() pleg.Position
 	Health() pleg.Health
-	// Busy reports whether so much comes in that readers should wait.
-	Busy() bool
+	Busier
 }
 
 // Request says where to begin and what to send. The zero Request is all events
