@@ -71,7 +71,8 @@ const (
 // tokenForm is what fits in a header, as RFC 6750 has it.
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
-// readToken reads a token from a file that nobody else can read. Errors don't
+// readToken reads a token from a file that others than its owner and its group
+// can't read, and that only its owner can change. Errors don't
 // show what is in it.
 func readToken(path string) (string, error) {
 	// A named pipe would block at open.

@@ -15,6 +15,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/retry"
+	"github.com/plegd/plegd/internal/watch"
 	"github.com/plegd/plegd/store"
 )
 
@@ -36,7 +37,7 @@ const (
 
 var (
 	errStarting = unavailable("it doesn't read events yet; try again")
-	errStopping = unavailable("it stops")
+	errStopping = unavailable(watch.ErrStopping.Error())
 	errBehind   = status.Errorf(codes.ResourceExhausted, "plegd: this client is more than %d events behind; list again and subscribe anew", maxBehind)
 	errTooMany  = status.Errorf(codes.ResourceExhausted, "plegd: %d event streams are open, more are not allowed", maxReaders)
 	errMissed   = unavailable("events were missed; list again and subscribe anew")

@@ -199,7 +199,7 @@ func TestStopWhileAsking(t *testing.T) {
 		synctest.Wait()
 		end()
 		for range maxFlights + 1 {
-			if err := <-errs; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "it stops") {
+			if err := <-errs; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the agent stops") {
 				t.Error(err)
 			}
 		}

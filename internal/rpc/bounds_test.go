@@ -346,6 +346,8 @@ func unasked(ctx context.Context, t *testing.T, socket string, n int) (calls []g
 // count.
 func TestTooManyCalls(t *testing.T) {
 	n := rpctest.New(t)
+	log := &logtest.Buffer{}
+	n.RPC.Logger = log.Logger()
 	n.Start()
 	c := api(t, n.Socket)
 	const most, each = 1024, 128 // of all, and of a connection
@@ -356,7 +358,7 @@ func TestTooManyCalls(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for range most / each {
+	for range most/each + 1 { // more than enough: the last of the calls before may still count
 		unasked(ctx, t, n.Socket, each)
 	}
 	var err error
@@ -370,6 +372,10 @@ func TestTooManyCalls(t *testing.T) {
 		_, err := c.Status(t.Context(), &plegdv1.StatusRequest{})
 		return err == nil
 	})
+	rpctest.WaitFor(t, "the log to say so", func() bool { return log.Count("there is room again") == 1 })
+	if n := log.Count("others are refused"); n != 1 {
+		t.Errorf("it says %d times that it is full:\n%s", n, log)
+	}
 }
 
 // A call that doesn't say what it wants ends, so that it takes nobody's place.

@@ -2,22 +2,14 @@ package rpc
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/tap"
 
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
 )
-
-// busy is the status of a call that is one too many. Who is refused is not to take
-// it for a broken connection, and try again at once.
-func busy(most int, what string) error {
-	return failed(codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, fmt.Errorf("there are %d %s, which is all that may be; try again later", most, what), nil)
-}
 
 // request is that of a call. It is given up if it doesn't come: else who makes
 // calls and asks nothing keeps the others from asking.
@@ -35,9 +27,8 @@ func hasCome(ctx context.Context) {
 // admit bounds the calls of all connections. They begin here, before their request
 // has come.
 func (s *Server) admit(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if s.calls.Add(1) > maxCalls {
-		s.calls.Add(-1)
-		return nil, busy(maxCalls, "calls at once")
+	if err := s.calls.enter(); err != nil {
+		return nil, err
 	}
 	info := authOf(ctx)
 	if info != nil {
@@ -48,7 +39,7 @@ func (s *Server) admit(ctx context.Context, _ *tap.Info) (context.Context, error
 	context.AfterFunc(ctx, func() {
 		cancel()
 		late.Stop()
-		s.calls.Add(-1)
+		s.calls.free()
 		if info != nil {
 			info.End()
 		}
@@ -66,8 +57,8 @@ func (s *Server) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, ha
 // have a bound of their own.
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if !strings.HasPrefix(info.FullMethod, "/"+plegdv1.PodLifecycle_ServiceDesc.ServiceName+"/") {
-		if !s.aside.try() {
-			return busy(cap(s.aside), "streams of health and reflection")
+		if err := s.aside.enter(); err != nil {
+			return err
 		}
 		defer s.aside.free()
 	}
@@ -83,28 +74,3 @@ func (a asked) RecvMsg(m any) error {
 	hasCome(a.Context())
 	return err
 }
-
-// slots are places of which there are so many.
-type slots chan struct{}
-
-// try takes a place if there is one.
-func (s slots) try() bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// take waits for a place.
-func (s slots) take(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s slots) free() { <-s }

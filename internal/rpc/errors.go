@@ -30,11 +30,9 @@ func failed(code codes.Code, why plegdv1.Reason, err error, says map[string]stri
 // invalid is the status for what a client has got wrong.
 func invalid(err error) error { return status.Error(codes.InvalidArgument, err.Error()) }
 
-var errStopping = errors.New("the agent stops; go on with the next one")
-
 // stopping is the status of what the end of the server ends.
 func stopping(position string) error {
-	return failed(codes.Unavailable, plegdv1.Reason_REASON_STOPPING, errStopping, at(position))
+	return failed(codes.Unavailable, plegdv1.Reason_REASON_STOPPING, watch.ErrStopping, at(position))
 }
 
 // at is a position as metadata, nil for none.

@@ -90,8 +90,8 @@ func (s *Server) podNewer(ctx context.Context, src Source, req *plegdv1.GetPodRe
 	if ahead > maxAhead {
 		return pleg.Pod{}, invalid(fmt.Errorf("newer_than %s: must be at most %v in the future", req.NewerThan.AsTime().Format(time.RFC3339), maxAhead))
 	}
-	if !s.waits.try() {
-		return pleg.Pod{}, busy(cap(s.waits), "calls that wait for the runtime")
+	if err := s.waits.enter(); err != nil {
+		return pleg.Pod{}, err
 	}
 	defer s.waits.free()
 	ctx, cancel := s.untilStop(ctx)
@@ -103,7 +103,7 @@ func (s *Server) podNewer(ctx context.Context, src Source, req *plegdv1.GetPodRe
 		return pleg.Pod{}, s.ended(ctx)
 	case <-timer.C:
 	}
-	if s.fresh.take(ctx) != nil {
+	if s.fresh.wait(ctx) != nil {
 		return pleg.Pod{}, s.ended(ctx)
 	}
 	defer s.fresh.free()
@@ -117,14 +117,14 @@ func (s *Server) podNewer(ctx context.Context, src Source, req *plegdv1.GetPodRe
 // untilStop returns a context that ends with the server too.
 func (s *Server) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.ctx, func() { cancel(errStopping) })
+	stop := context.AfterFunc(s.ctx, func() { cancel(watch.ErrStopping) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
 // ended is the status of a call whose context, of untilStop, has ended.
 func (s *Server) ended(ctx context.Context) error {
 	switch {
-	case errors.Is(context.Cause(ctx), errStopping):
+	case errors.Is(context.Cause(ctx), watch.ErrStopping):
 		return stopping("")
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return status.Error(codes.DeadlineExceeded, "the runtime has not answered within the deadline of the call")

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -101,13 +100,13 @@ type Server struct {
 	ctx      context.Context // ends when the server stops
 	stop     context.CancelFunc
 	crowd    *crowd.Crowd
-	calls    atomic.Int64
-	watches  slots
-	aside    slots
-	waits    slots
-	snapshot slots
+	calls    *slots
+	watches  *slots
+	aside    *slots
+	waits    *slots
+	snapshot *slots
 	unsent   *semaphore.Weighted
-	fresh    slots
+	fresh    *slots
 	relists  relists
 	senders  sync.WaitGroup // goroutines that send
 	encoded  encoder
@@ -122,7 +121,10 @@ func New(cfg Config) *Server {
 	cfg.Turns = cmp.Or(cfg.Turns, watch.NewTurns())
 	s := &Server{
 		cfg: cfg, crowd: crowd.New(crowd.Config{Max: maxConns, Logger: cfg.Logger.With("server", "gRPC")}),
-		watches: make(slots, maxWatches), aside: make(slots, maxAside), waits: make(slots, maxWaits), snapshot: make(slots, maxSnapshots), unsent: semaphore.NewWeighted(maxUnsent), fresh: make(slots, maxFresh),
+		calls: newSlots(maxCalls, "calls at once", cfg.Logger), watches: newSlots(maxWatches, "watches", cfg.Logger),
+		aside: newSlots(maxAside, "streams of health and reflection", cfg.Logger), waits: newSlots(maxWaits, "calls that wait for the runtime", cfg.Logger),
+		snapshot: newSlots(maxSnapshots, "snapshots", cfg.Logger), fresh: newSlots(maxFresh, "calls that have the runtime asked", cfg.Logger),
+		unsent: semaphore.NewWeighted(maxUnsent),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/semaphore"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	pleg "github.com/plegd/plegd"
@@ -41,7 +40,7 @@ type chunk struct {
 // takePods takes pods and converts them. What take returns is converted before any
 // of it is sent: so a client that takes nothing holds up nobody who wants pods.
 func (s *Server) takePods(ctx context.Context, full bool, take func() ([]pleg.Pod, error)) (*parts, error) {
-	if err := s.snapshot.take(ctx); err != nil {
+	if err := s.snapshot.wait(ctx); err != nil {
 		return nil, err
 	}
 	defer s.snapshot.free()
@@ -61,7 +60,7 @@ func (s *Server) takePods(ctx context.Context, full bool, take func() ([]pleg.Po
 	}
 	if !s.unsent.TryAcquire(maxUnsent - left) {
 		err := fmt.Errorf("%d MiB of pods wait for clients to take them, which is all that may be; try again later", maxUnsent>>20)
-		return nil, failed(codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, err, nil)
+		return nil, busy(err)
 	}
 	return p, nil
 }

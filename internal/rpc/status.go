@@ -32,13 +32,13 @@ func (s *Server) RequestRelist(ctx context.Context, req *plegdv1.RequestRelistRe
 		s.relists.begin(s, src)
 		return &plegdv1.RequestRelistResponse{Position: src.Position().String()}, nil
 	}
-	if !s.waits.try() {
-		return nil, busy(cap(s.waits), "calls that wait for the runtime")
+	if err := s.waits.enter(); err != nil {
+		return nil, err
 	}
 	defer s.waits.free()
 	ctx, cancel := s.untilStop(ctx)
 	defer cancel()
-	if s.fresh.take(ctx) != nil {
+	if s.fresh.wait(ctx) != nil {
 		return nil, s.ended(ctx)
 	}
 	defer s.fresh.free()

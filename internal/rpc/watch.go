@@ -31,8 +31,8 @@ func (s *Server) Watch(req *plegdv1.WatchRequest, stream grpc.ServerStreamingSer
 	if err != nil {
 		return err
 	}
-	if !s.watches.try() {
-		return busy(cap(s.watches), "watches")
+	if err := s.watches.enter(); err != nil {
+		return err
 	}
 	defer s.watches.free()
 	return s.through(stream, func(ctx context.Context, o *outlet) error {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/selection"
 	"github.com/plegd/plegd/internal/watch"
 )
 
@@ -27,11 +28,11 @@ func newProblem(err error) (int, problem) {
 	switch {
 	case errors.As(err, &expired):
 		return http.StatusGone, problem{Error: err.Error(), Oldest: expired.Oldest.String(), Newest: expired.Newest.String()}
-	case errors.Is(err, watch.ErrRequest):
+	case errors.Is(err, watch.ErrRequest), errors.Is(err, selection.ErrFilter):
 		return http.StatusBadRequest, problem{Error: err.Error()}
 	case errors.Is(err, pleg.ErrNoPod):
 		return http.StatusNotFound, problem{Error: err.Error()}
-	case errors.Is(err, watch.ErrUnknown), errors.Is(err, pleg.ErrStopped), errors.Is(err, errStopping):
+	case errors.Is(err, watch.ErrUnknown), errors.Is(err, pleg.ErrStopped), errors.Is(err, watch.ErrStopping):
 		return http.StatusServiceUnavailable, problem{Error: err.Error()}
 	}
 	return http.StatusInternalServerError, problem{Error: err.Error()}

@@ -11,9 +11,6 @@ import (
 	"github.com/plegd/plegd/internal/watch"
 )
 
-// errStopping ends streams when the server does.
-var errStopping = errors.New("the agent is stopping; go on from the last position")
-
 // events answers with the events after a position, as long as the client stays
 // and reads.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +55,7 @@ func (l *lines) copy(ctx context.Context, reader *watch.Watch, limit int) error 
 		case l.broken != nil:
 			return l.broken
 		case ctx.Err() != nil:
-			return l.failed(errStopping) // or the client is gone, and doesn't read it
+			return l.failed(watch.ErrStopping) // or the client is gone, and doesn't read it
 		case err != nil:
 			return l.failed(err)
 		}

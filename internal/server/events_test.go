@@ -289,7 +289,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	r := s.open(t, "/v1/events")
 	first := r.line()
 	s.stop() // in time
-	if rest := r.rest(); len(rest) != 1 || !strings.HasPrefix(rest[0], `{"type":"Error","error":"the agent is stopping`) {
+	if rest := r.rest(); len(rest) != 1 || !strings.HasPrefix(rest[0], `{"type":"Error","error":"the agent stops`) {
 		t.Errorf("after %s it says %q", first, rest)
 	}
 }

@@ -151,7 +151,7 @@ func New(cfg Config) (*Server, error) {
 		s.unix = sock
 		cfg.Logger.Info("serving the API", "socket", cfg.Socket)
 		if mode&othersMay != 0 {
-			cfg.Logger.Warn("every user of this machine may read the pods on the socket", "socket", cfg.Socket, "mode", fmt.Sprintf("%#o", mode))
+			cfg.Logger.Warn("every user of this machine may use the socket: read the pods, set the log level, take profiles, have the runtime listed", "socket", cfg.Socket, "mode", fmt.Sprintf("%#o", mode))
 		}
 	}
 	return s, nil

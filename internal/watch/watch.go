@@ -29,6 +29,8 @@ const (
 const turnEvents = 256
 
 var (
+	// ErrStopping ends what the end of the agent ends: each server says it so.
+	ErrStopping = errors.New("the agent stops; go on with the next one")
 	// ErrRequest is wrapped by all errors that a Request is the cause of, but for
 	// positions that have expired.
 	ErrRequest = errors.New("invalid request")
