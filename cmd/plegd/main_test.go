@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -84,6 +85,8 @@ type childConfig struct {
 	env         []string // beside the test's own
 	mode        string   // "plegd" by default
 	blockStderr bool     // nobody reads it
+	binary      string   // the test's own by default
+	as          *syscall.Credential
 }
 
 // start starts plegd with arguments, and kills it at the end of the test.
@@ -95,7 +98,8 @@ func start(t *testing.T, args ...string) *child {
 func startAs(t *testing.T, cfg childConfig, args ...string) *child {
 	t.Helper()
 	c := &child{t: t, stderr: &logtest.Buffer{}, ended: make(chan struct{})}
-	c.cmd = exec.Command(os.Args[0], args...)
+	c.cmd = exec.Command(cmp.Or(cfg.binary, os.Args[0]), args...)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cfg.as}
 	if cfg.mode == "" {
 		cfg.mode = "plegd"
 	}
