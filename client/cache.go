@@ -131,7 +131,7 @@ func (k *Cache) Run(ctx context.Context) error {
 		}
 		if err != nil {
 			cancel()
-			<-watched // its error is that it was cancelled
+			_ = <-watched // it was cancelled
 			return err
 		}
 		if again {
@@ -168,8 +168,8 @@ func (k *Cache) read(ctx context.Context, keys []string, news *news) (again bool
 			return false, nil
 		case err == nil || errors.Is(err, ErrNoPod):
 			k.put(key, pod)
-		case ctx.Err() != nil: // the watch says so
-			return false, nil
+		case ctx.Err() != nil:
+			return false, ctx.Err()
 		case errors.Is(err, ErrUnavailable): // it restarts
 			news.add(keys[i:]...)
 			return true, nil
