@@ -98,16 +98,18 @@ func (k *Cache) Run(ctx context.Context) error {
 	if err := choosesPods(k.o.Filter); err != nil {
 		return err
 	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	news := newNews()
 	watched := make(chan error, 1)
-	go func() { watched <- k.watch(ctx, news) }()
+	watching.Go(func() { watched <- k.watch(ctx, news) })
 	delays, looks := retry.Delays(retryFirst, retryMost), retry.Delays(retryFirst, retryMost)
 	var look <-chan time.Time // at what is restored
 	for {
 		select {
 		case err := <-watched:
-			cancel()
 			return err
 		case <-look:
 			look = nil
@@ -130,8 +132,6 @@ func (k *Cache) Run(ctx context.Context) error {
 			err = k.o.Settled()
 		}
 		if err != nil {
-			cancel()
-			_ = <-watched // it was cancelled
 			return err
 		}
 		if again {
