@@ -185,7 +185,18 @@ func (f *feed) position() timestamps.Position {
 // oldest returns the position to resume from so as to read all that is left:
 // from the store on, if memory goes on where the store ends, else from memory.
 func (f *feed) oldest() timestamps.Position {
-	j := f.store.Journal()
+	for j := f.store.Journal(); ; {
+		at := f.oldestOf(j)
+		now := f.store.Journal()
+		if now == j {
+			return at
+		}
+		j = now // a commit came in between, and may have dropped what was looked for
+	}
+}
+
+// oldestOf is oldest, as long as the store's journal is j.
+func (f *feed) oldestOf(j store.Journal) timestamps.Position {
 	f.mu.Lock()
 	prev := f.prev
 	_, joined := f.next(timestamps.Position{Epoch: j.Epoch, Seq: j.Last})

@@ -101,6 +101,45 @@ func TestLoopSubscribeRefuses(t *testing.T) {
 	d.stop()
 }
 
+// beforeEvents has something happen just before events are read, once.
+type beforeEvents struct {
+	store.Store
+	happens func()
+}
+
+func (b *beforeEvents) Events(after uint64, n int) ([]store.Event, error) {
+	if do := b.happens; do != nil {
+		b.happens = nil
+		do()
+	}
+	return b.Store.Events(after, n)
+}
+
+// TestLoopOldestWhileTheJournalIsTrimmed: a commit that drops what is the oldest
+// entry just now doesn't make the newest ones, which are in memory, the oldest.
+func TestLoopOldestWhileTheJournalIsTrimmed(t *testing.T) {
+	s := &beforeEvents{Store: store.NewMemory(storetest.Runtime, store.Retention{Entries: 100})}
+	d := drive(t, s)
+	d.sync()
+	told := names("s", 100)
+	d.tell(told...)
+	d.sync(items(told)...)
+	d.forgetTail()
+	s.happens = func() {
+		told = append(told, "late")
+		d.tell("late")
+		d.sync(items(told)...)
+	}
+	oldest := d.Oldest()
+	if s.happens != nil {
+		t.Fatal("nothing happened meanwhile")
+	}
+	if n := len(d.after(oldest)); n != 100 {
+		t.Errorf("after the oldest position %v come %d entries, want all 100 that are kept", oldest, n)
+	}
+	d.stop()
+}
+
 // An error about a position says which of the three it is, since a reader that
 // is ahead has mixed up its positions and lost nothing.
 func TestExpiredErrorSaysWhy(t *testing.T) {

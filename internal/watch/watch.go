@@ -121,6 +121,7 @@ type Watch struct {
 	first     next          // read already, and the first to be sent; its Event is nil if there is none
 	at        pleg.Position // to go on from after the last event that was sent or left out
 	since     int64         // skip what was observed before, ns
+	live      bool          // of what comes after that, see Request.Live
 	count     int           // events that were read
 	begun     int           // of them before the present turn
 	state     state
@@ -199,8 +200,11 @@ func New(src Source, r Request) (*Watch, error) {
 		}
 		w.pods, w.state, from = pods, sendPods, &at
 	case !r.Time.IsZero():
-		oldest := src.Oldest()
-		from, w.state, w.since = &oldest, skip, r.Time.UnixNano()
+		w.state, w.since, w.live = skip, r.Time.UnixNano(), r.Live
+		if err := w.fromOldest(); err != nil {
+			return nil, err
+		}
+		return w, nil
 	}
 	sub, err := subscribe(src, from, r.Live)
 	if err != nil {
@@ -208,6 +212,22 @@ func New(src Source, r Request) (*Watch, error) {
 	}
 	w.sub, w.at = sub, sub.Position()
 	return w, nil
+}
+
+// fromOldest subscribes to all that is kept. What was the oldest may be dropped in
+// the meantime; then something else is.
+func (w *Watch) fromOldest() error {
+	for {
+		oldest := w.src.Oldest()
+		sub, err := subscribe(w.src, &oldest, w.live)
+		if errors.Is(err, pleg.ErrExpired) && w.src.Oldest() != oldest {
+			continue
+		}
+		if err == nil {
+			w.sub, w.at = sub, sub.Position()
+		}
+		return err
+	}
 }
 
 // skipTo reads on until an event was observed at a time or later. What follows
@@ -219,6 +239,12 @@ func (w *Watch) skipTo(ctx context.Context, ns int64) (done bool, err error) {
 			return false, err
 		}
 		ev, err := w.poll()
+		if errors.Is(err, pleg.ErrExpired) { // of what is kept nothing is skipped yet
+			err = w.fromOldest()
+			if err == nil {
+				continue
+			}
+		}
 		if err != nil || ev.Event == nil {
 			return true, err
 		}

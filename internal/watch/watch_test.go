@@ -181,6 +181,46 @@ func TestSkipsInTurns(t *testing.T) {
 	}
 }
 
+// trimmed is a source whose oldest position is dropped right after it was told, for
+// the first so many times.
+type trimmed struct {
+	watch.Source
+	times int
+}
+
+func (s *trimmed) Oldest() pleg.Position {
+	at := s.Source.Oldest()
+	if s.times--; s.times >= 0 {
+		at.Epoch[0] ^= byte(s.times + 1)
+	}
+	return at
+}
+
+// A time doesn't expire: what is kept is what there is.
+func TestTimeDoesNotExpire(t *testing.T) {
+	n := rpctest.New(t)
+	a := n.Start()
+	n.Pod("web")
+	a.Settle()
+	events := 0
+	w := begin(t, &trimmed{a.Generator, 5}, watch.Request{Time: time.Unix(1, 0), Once: true})
+	for {
+		m, err := w.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Event != nil {
+			events++
+		}
+	}
+	if want := len(a.Journal()); events != want {
+		t.Errorf("%d events, want %d", events, want)
+	}
+}
+
 // An error of Idle ends the wait.
 func TestIdleFails(t *testing.T) {
 	broken := errors.New("broken")
