@@ -5,6 +5,7 @@ package crowd
 
 import (
 	"container/list"
+	"context"
 	"log/slog"
 	"net"
 	"sync"
@@ -44,6 +45,8 @@ type Crowd struct {
 type Guest struct {
 	net.Conn
 	crowd *Crowd
+	ctx   context.Context // ends with it
+	end   context.CancelFunc
 
 	// What follows is the crowd's.
 	calls int           // that go on
@@ -87,6 +90,7 @@ func (c *Crowd) admit(conn net.Conn) (g, victim *Guest) {
 	}
 	c.open++
 	g = &Guest{Conn: conn, crowd: c}
+	g.ctx, g.end = context.WithCancel(context.Background())
 	g.rest()
 	return g, victim
 }
@@ -108,6 +112,10 @@ func (g *Guest) End() {
 		g.rest()
 	}
 }
+
+// Context ends when the connection is closed from here, as its server does when
+// the client has gone.
+func (g *Guest) Context() context.Context { return g.ctx }
 
 // Close implements [net.Conn].
 func (g *Guest) Close() error {
@@ -139,6 +147,7 @@ func (g *Guest) leave() {
 	g.leaveIdle()
 	if !g.gone {
 		g.gone = true
+		g.end()
 		g.crowd.open--
 		g.crowd.eased()
 	}

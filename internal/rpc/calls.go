@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
 
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
 )
@@ -50,7 +51,30 @@ func (s *Server) admit(ctx context.Context, _ *tap.Info) (context.Context, error
 // unary is called for each call of one answer.
 func (s *Server) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	hasCome(ctx)
-	return handler(ctx, req)
+	resp, err := handler(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return s.hold(ctx, resp)
+}
+
+// hold returns what is to be sent for a message, so that it counts as long as it
+// is not taken. Events that are encoded already are not counted: gRPC takes at most
+// 64 KiB of a stream, and waits then, until the stream is cut.
+func (s *Server) hold(ctx context.Context, m any) (any, error) {
+	msg, ok := m.(proto.Message)
+	info := authOf(ctx)
+	if !ok || info == nil {
+		return m, nil
+	}
+	send, ok := s.unsent.Hold(msg, info.Guest, func() {
+		s.cfg.Logger.Info("a client takes no answer, and its connection is closed", "pid", info.peer.PID, "uid", info.peer.UID)
+		_ = info.Close()
+	})
+	if !ok {
+		return nil, errUnsent()
+	}
+	return send, nil
 }
 
 // stream is called for each call of many answers. Those of gRPC's own services
@@ -62,15 +86,27 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		}
 		defer s.aside.free()
 	}
-	return handler(srv, asked{ss})
+	return handler(srv, bounded{ss, s})
 }
 
-// asked is a stream that notices its request.
-type asked struct{ grpc.ServerStream }
+// bounded is a stream that notices its request, and whose messages count.
+type bounded struct {
+	grpc.ServerStream
+	s *Server
+}
 
 // RecvMsg implements [grpc.ServerStream].
-func (a asked) RecvMsg(m any) error {
-	err := a.ServerStream.RecvMsg(m)
-	hasCome(a.Context())
+func (b bounded) RecvMsg(m any) error {
+	err := b.ServerStream.RecvMsg(m)
+	hasCome(b.Context())
 	return err
+}
+
+// SendMsg implements [grpc.ServerStream].
+func (b bounded) SendMsg(m any) error {
+	m, err := b.s.hold(b.Context(), m)
+	if err != nil {
+		return err
+	}
+	return b.ServerStream.SendMsg(m)
 }

@@ -10,12 +10,14 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/unsent"
 )
 
 // raw is a message that is encoded already.
 type raw []byte
 
-// codec is gRPC's for protobuf, and takes raw messages too.
+// codec is gRPC's for protobuf, and takes raw messages and answers that are counted
+// too.
 type codec struct{}
 
 // Name implements [encoding.CodecV2].
@@ -23,8 +25,11 @@ func (codec) Name() string { return proto.Name }
 
 // Marshal implements [encoding.CodecV2].
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
-	if b, ok := v.(raw); ok {
-		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	switch v := v.(type) {
+	case raw:
+		return mem.BufferSlice{mem.SliceBuffer(v)}, nil
+	case *unsent.Answer:
+		return v.Marshal()
 	}
 	return encoding.GetCodecV2(proto.Name).Marshal(v)
 }

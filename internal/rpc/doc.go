@@ -7,8 +7,11 @@
 //     client. Each stream has a goroutine that reads and sends, and one that
 //     watches over it: a client that doesn't take what was sent is cut, with the
 //     position to go on from.
-//  2. Everything is bounded: messages, calls at once, watches, snapshots that are
-//     being sent, connections, calls that have the runtime asked.
+//  2. Everything is bounded: messages, calls at once, those that last, connections,
+//     calls that have the runtime asked, and what clients don't take: answers and
+//     pods in bytes of all clients, events in 64 KiB of each watch. What is 1 KiB or
+//     less isn't counted: of such answers gRPC keeps as many as a connection may have
+//     calls.
 //  3. An event is encoded once, however many watches send it.
 //  4. Nothing can be changed but the time of the next relist.
 //  5. When the server stops, watches end with UNAVAILABLE and their position.

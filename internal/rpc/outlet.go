@@ -71,7 +71,8 @@ func (s *Server) through(stream grpc.ServerStream, produce func(ctx context.Cont
 	}
 }
 
-// cut ends the stream of a client that takes nothing.
+// cut ends the stream of a client that takes nothing. The one whose cut ends the
+// connection doesn't hear why, and from where to go on.
 func (s *Server) cut(ctx context.Context, position string) error {
 	err := fmt.Errorf("nothing of what was sent was taken for %v; go on from the position", s.cfg.Stall)
 	if position == "" {

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -19,6 +18,7 @@ import (
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
 	"github.com/plegd/plegd/internal/crowd"
+	"github.com/plegd/plegd/internal/unsent"
 	"github.com/plegd/plegd/internal/watch"
 )
 
@@ -105,7 +105,7 @@ type Server struct {
 	aside    *slots
 	waits    *slots
 	snapshot *slots
-	unsent   *semaphore.Weighted
+	unsent   *unsent.Budget
 	fresh    *slots
 	relists  relists
 	senders  sync.WaitGroup // goroutines that send
@@ -124,7 +124,7 @@ func New(cfg Config) *Server {
 		calls: newSlots(maxCalls, "calls at once", cfg.Logger), watches: newSlots(maxWatches, "watches", cfg.Logger),
 		aside: newSlots(maxAside, "streams of health and reflection", cfg.Logger), waits: newSlots(maxWaits, "calls that wait for the runtime", cfg.Logger),
 		snapshot: newSlots(maxSnapshots, "snapshots", cfg.Logger), fresh: newSlots(maxFresh, "calls that have the runtime asked", cfg.Logger),
-		unsent: semaphore.NewWeighted(maxUnsent),
+		unsent: unsent.New(maxUnsent, 2*cfg.Stall), // a stream is cut before its connection
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s

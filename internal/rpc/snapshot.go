@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/protobuf/proto"
 
 	pleg "github.com/plegd/plegd"
@@ -19,27 +18,24 @@ const (
 	// doesn't depend on a client.
 	maxSnapshots = 8
 	// maxUnsent bounds what is converted and not yet taken by clients, bytes as they
-	// are sent: several times all that is known of a full node. A snapshot that is
-	// larger may go alone.
+	// are sent: several times all that is known of a full node. What is larger may go
+	// alone.
 	maxUnsent = 32 << 20
 )
 
 // parts are pods on their way to a client.
-type parts struct {
-	unsent *semaphore.Weighted
-	chunks []chunk
-}
+type parts []part
 
-// chunk is what comes in one message.
-type chunk struct {
-	pods  []*plegdv1.Pod
-	size  int   // as it is sent, bytes
-	share int64 // of maxUnsent
+// part is what comes in one message.
+type part struct {
+	pods []*plegdv1.Pod
+	size int    // as it is sent, bytes
+	give func() // gives its room back
 }
 
 // takePods takes pods and converts them. What take returns is converted before any
 // of it is sent: so a client that takes nothing holds up nobody who wants pods.
-func (s *Server) takePods(ctx context.Context, full bool, take func() ([]pleg.Pod, error)) (*parts, error) {
+func (s *Server) takePods(ctx context.Context, full bool, take func() ([]pleg.Pod, error)) (parts, error) {
 	if err := s.snapshot.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -48,44 +44,51 @@ func (s *Server) takePods(ctx context.Context, full bool, take func() ([]pleg.Po
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{unsent: s.unsent}
-	if p.chunks, err = chunks(pods, full); err != nil {
+	p, err := chunks(pods, full)
+	if err != nil {
 		return nil, err
 	}
-	left := int64(maxUnsent)
-	for i := range p.chunks {
-		c := &p.chunks[i]
-		c.share = min(left, int64(c.size))
-		left -= c.share
-	}
-	if !s.unsent.TryAcquire(maxUnsent - left) {
-		err := fmt.Errorf("%d MiB of pods wait for clients to take them, which is all that may be; try again later", maxUnsent>>20)
-		return nil, busy(err)
+	left := maxUnsent
+	for i := range p {
+		share := min(left, p[i].size)
+		left -= share
+		give, ok := s.unsent.Take(share)
+		if !ok {
+			p[:i].drop()
+			return nil, errUnsent()
+		}
+		p[i].give = give
 	}
 	return p, nil
 }
 
-// send sends the parts, and lets go of each that is sent.
-func (p *parts) send(send func([]*plegdv1.Pod) error) error {
-	defer func() {
-		for _, c := range p.chunks {
-			p.unsent.Release(c.share)
-		}
-	}()
-	for len(p.chunks) > 0 {
-		if err := send(p.chunks[0].pods); err != nil {
+func (p parts) drop() {
+	for i := range p {
+		p[i].give()
+	}
+}
+
+// errUnsent is the status of an answer for which there is no room.
+func errUnsent() error {
+	return busy(fmt.Errorf("%d MiB of answers wait for clients to take them, which is all that may be; try again later", maxUnsent>>20))
+}
+
+// send sends the parts. From then on each counts as what is sent does.
+func (p parts) send(send func([]*plegdv1.Pod) error) error {
+	defer p.drop()
+	for i := range p {
+		p[i].give()
+		if err := send(p[i].pods); err != nil {
 			return err
 		}
-		p.unsent.Release(p.chunks[0].share)
-		p.chunks[0] = chunk{}
-		p.chunks = p.chunks[1:]
+		p[i].pods = nil
 	}
 	return nil
 }
 
 // chunks converts pods. There is at least one part, of no pods if there are none.
-func chunks(pods []pleg.Pod, full bool) ([]chunk, error) {
-	all := []chunk{{}}
+func chunks(pods []pleg.Pod, full bool) (parts, error) {
+	all := parts{{}}
 	for i := range pods {
 		p, err := protoPod(&pods[i], full)
 		if err != nil {
@@ -93,7 +96,7 @@ func chunks(pods []pleg.Pod, full bool) ([]chunk, error) {
 		}
 		n, last := proto.Size(p), &all[len(all)-1]
 		if len(last.pods) > 0 && last.size+n > chunkBytes {
-			all = append(all, chunk{})
+			all = append(all, part{})
 			last = &all[len(all)-1]
 		}
 		last.pods, last.size = append(last.pods, p), last.size+n

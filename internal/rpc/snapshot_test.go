@@ -62,7 +62,7 @@ func TestUnreadPods(t *testing.T) {
 	for i := 0; i < 100 && err == nil; i++ { // of some 700 KB each that is left
 		err = unread(i%2 == 0)
 	}
-	checkError(t, err, codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, "32 MiB of pods")
+	checkError(t, err, codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, "32 MiB of answers")
 	cancel()
 	rpctest.WaitFor(t, "room", func() bool { return whole() == nil })
 }

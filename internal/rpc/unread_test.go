@@ -1,0 +1,134 @@
+package rpc_test
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
+	"github.com/plegd/plegd/internal/logtest"
+	"github.com/plegd/plegd/internal/rpctest"
+)
+
+// unread makes so many calls on a connection of its own, with requests that are
+// complete, and lets no answer come.
+func unread(t *testing.T, socket, method string, req proto.Message, calls int) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	body, err := proto.Marshal(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	f := http2.NewFramer(&sent, nil)
+	err = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	for i := range calls {
+		block.Reset()
+		for _, h := range [][2]string{
+			{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+		} {
+			err = errors.Join(err, enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}))
+		}
+		id := uint32(2*i + 1)
+		err = errors.Join(err, f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true}),
+			f.WriteData(id, true, append([]byte{0, 0, 0, 0, byte(len(body))}, body...)))
+	}
+	_, werr := conn.Write(sent.Bytes())
+	if err := errors.Join(err, werr); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// What is answered and not taken is bounded, for all clients together; when their
+// connections end there is room again.
+func TestUnreadAnswers(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	manyPods(t, n, 1)
+	c := api(t, n.Socket)
+	get := &plegdv1.GetPodRequest{Key: "aa", Full: true}
+	pod, err := c.GetPod(t.Context(), get)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const each, most = 128, 32 << 20
+	wanted := most/proto.Size(pod) + 1
+	var conns []net.Conn
+	for ; wanted > 0; wanted -= each {
+		conns = append(conns, unread(t, n.Socket, plegdv1.PodLifecycle_GetPod_FullMethodName, get, min(each, wanted)))
+	}
+	rpctest.WaitFor(t, "one answer too many", func() bool {
+		_, err = c.GetPod(t.Context(), get)
+		return err != nil
+	})
+	checkError(t, err, codes.ResourceExhausted, plegdv1.Reason_REASON_BUSY, "32 MiB of answers")
+	if _, err := c.GetPod(t.Context(), &plegdv1.GetPodRequest{Key: "none"}); status.Code(err) != codes.NotFound {
+		t.Errorf("a small answer: %v", err)
+	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	rpctest.WaitFor(t, "room", func() bool {
+		_, err := c.GetPod(t.Context(), get)
+		return err == nil
+	})
+}
+
+// A client that doesn't take an answer loses its connection; one that does loses
+// nothing.
+func TestUnreadAnswerIsCut(t *testing.T) {
+	t.Parallel()
+	for what, call := range map[string]struct {
+		method string
+		req    proto.Message
+	}{
+		"one answer": {plegdv1.PodLifecycle_GetPod_FullMethodName, &plegdv1.GetPodRequest{Key: "aa"}},
+		"a list":     {plegdv1.PodLifecycle_ListPods_FullMethodName, &plegdv1.ListPodsRequest{}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			n := rpctest.New(t)
+			log := &logtest.Buffer{}
+			n.RPC.Stall, n.RPC.Logger = 200*time.Millisecond, log.Logger()
+			manyPods(t, n, 1)
+			c := api(t, n.Socket)
+			stream, err := c.Watch(t.Context(), &plegdv1.WatchRequest{})
+			if err == nil {
+				_, err = c.GetPod(t.Context(), &plegdv1.GetPodRequest{Key: "aa"})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn := unread(t, n.Socket, call.method, call.req, 1)
+			_ = conn.SetReadDeadline(time.Now().Add(rpctest.Timeout))
+			for err == nil {
+				_, err = conn.Read(make([]byte, 1024))
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) || log.Count("takes no answer") != 1 {
+				t.Errorf("%v\n%s", err, log)
+			}
+			n.Pod("web")
+			for range 2 { // a bookmark and an event
+				if _, err := stream.Recv(); err != nil {
+					t.Errorf("who reads: %v", err)
+				}
+			}
+		})
+	}
+}
