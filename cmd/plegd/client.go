@@ -80,6 +80,9 @@ func (o *clientOptions) ask(cmd *cobra.Command, do func(context.Context, *agentC
 	return stopped(ctx, do(ctx, agent))
 }
 
+// What is said of an agent that goes away and comes back.
+const agentLost, agentBack = "lost the agent, trying again", "the agent is back"
+
 // agentClient is a running agent that is asked. Each call has --timeout.
 type agentClient struct {
 	*client.Client
@@ -89,7 +92,7 @@ type agentClient struct {
 // connect returns the agent. Watches that lose it go on when it is back, and say
 // both.
 func (o *clientOptions) connect() (*agentClient, error) {
-	lost, back := "lost the agent, trying again", "the agent is back, going on where it ended"
+	lost, back := agentLost, agentBack+", going on where it ended"
 	if o.wait {
 		lost, back = "no agent answers, trying again", "an agent answers"
 	}

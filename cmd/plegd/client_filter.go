@@ -22,7 +22,7 @@ func (o *filterOptions) addPods(cmd *cobra.Command) {
 	f.Var(&listValue{&o.filter.Pods, "names"}, "pod", "only of pods with these names")
 	f.Var(&listValue{&o.filter.UIDs, "uids"}, "uid", "only of pods with these UIDs, or keys where they have none")
 	f.Var(&listValue{&o.filter.Containers, "names"}, "container", "only of containers with these names")
-	f.StringVarP(&o.filter.Labels, "selector", "l", "", "only of pods whose labels fit, as of kubectl: app=web,tier in (a,b),!canary")
+	f.VarP(&selectorValue{&o.filter.Labels}, "selector", "l", "only of pods whose labels fit, as of kubectl: app=web,tier in (a,b),!canary")
 }
 
 // addEvents adds those too that only events have.
@@ -60,6 +60,30 @@ func (v *listValue) String() string {
 
 // Type implements [pflag.Value].
 func (v *listValue) Type() string { return v.kind }
+
+// selectorValue is a flag for a label selector. An empty one chooses everything, so
+// who gives it has a variable that isn't set.
+type selectorValue struct{ to *string }
+
+// Set implements [pflag.Value].
+func (v *selectorValue) Set(s string) error {
+	if strings.TrimSpace(s) == "" {
+		return errors.New("must not be empty")
+	}
+	*v.to = s
+	return nil
+}
+
+// String implements [pflag.Value].
+func (v *selectorValue) String() string {
+	if v.to == nil {
+		return ""
+	}
+	return *v.to
+}
+
+// Type implements [pflag.Value].
+func (v *selectorValue) Type() string { return "string" }
 
 // selection understands the flags as the agent would. Errors name the flag.
 func (o *filterOptions) selection() (*selection.Selection, error) {

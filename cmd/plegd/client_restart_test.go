@@ -58,6 +58,31 @@ func TestEventsOverRestarts(t *testing.T) {
 	agent.terminate()
 }
 
+// Views that follow one another go on when the agent is back.
+func TestTopOverARestart(t *testing.T) {
+	t.Parallel()
+	_, endpoint := simtest.Start(t, simruntime.Config{Seed: 1})
+	dir := newAgentDir(t)
+	agent := start(t, dir.args(endpoint, "--output", "none")...)
+	dir.awaitReady(t)
+	c := start(t, "top", "--socket", dir.socket(), "--interval", "20ms")
+	views := c.scan(t)
+	eventually(t, "there is a view", func() bool { return views.count("ready") > 0 })
+	agent.signal(syscall.SIGKILL)
+	<-agent.ended
+	eventually(t, "the end is noticed", func() bool { return strings.Contains(c.stderr.String(), "lost the agent") })
+	agent = start(t, dir.args(endpoint, "--output", "none")...)
+	dir.awaitReady(t)
+	eventually(t, "the new one is found", func() bool { return strings.Contains(c.stderr.String(), "the agent is back") })
+	seen := views.count("ready")
+	eventually(t, "there is another view", func() bool { return views.count("ready") > seen })
+	if got := strings.Count(c.stderr.String(), "\n"); got != 2 {
+		t.Errorf("said in %d lines, want 2:\n%s", got, c.stderr)
+	}
+	c.terminate()
+	agent.terminate()
+}
+
 // A reader that has enough is no error, whether more comes or not.
 func TestClientStdoutClosed(t *testing.T) {
 	t.Parallel()

@@ -72,6 +72,7 @@ func TestClientBadUsage(t *testing.T) {
 		{"events --type ContainerStopped", []string{"--type", `"ContainerStopped"`, "ContainerDied"}},
 		{"events --source kubelet", []string{"--source", `"kubelet"`, "stream, relist, inspect"}},
 		{"events --pod=", []string{`--pod ""`, "must not be empty"}},
+		{"events --selector=", []string{"--selector", `""`, "must not be empty"}},
 		{"events --namespace a,,b", []string{"--namespace", "must not be empty"}},
 		{"events -l app==web,,", []string{"--selector", `"app==web,,"`}},
 		{"pods -l =", []string{"--selector", `"="`}},

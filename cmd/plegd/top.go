@@ -73,30 +73,53 @@ func (o *topOptions) run(parent context.Context) error {
 	if isTerminal(o.std.out) && o.std.getenv("TERM") != "dumb" {
 		return o.live(ctx, agent, view, &link)
 	}
+	return stopped(ctx, o.plain(ctx, agent, view))
+}
+
+// plain writes one view or, with --interval, one after the other, also after a time
+// without an agent.
+func (o *topOptions) plain(ctx context.Context, agent *agentClient, view *topView) error {
+	if err := o.write(ctx, agent, view); err != nil || !o.repeat {
+		return err
+	}
+	lost := false
 	for {
-		events, err := bounded(ctx, agent, func(ctx context.Context) (*topEvents, error) { return o.recent(ctx, agent) })
-		if err != nil {
-			return stopped(ctx, err)
-		}
-		view.now, view.events = time.Now(), events
-		if _, err := fmt.Fprintln(o.std.out, strings.Join(view.lines(0, 0, colored(o.color, o.std)), "\n")); err != nil {
-			return err
-		}
-		if !o.repeat {
-			return nil
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(o.interval):
 		}
-		if _, err := fmt.Fprintln(o.std.out); err != nil {
-			return err
+		view, err := o.look(ctx, agent)
+		if err == nil && lost {
+			lost = false
+			o.note("%s", agentBack)
 		}
-		if view, err = o.look(ctx, agent); err != nil {
-			return stopped(ctx, err)
+		if err == nil {
+			if _, err := fmt.Fprintln(o.std.out); err != nil {
+				return err
+			}
+			err = o.write(ctx, agent, view)
+		}
+		switch {
+		case err == nil:
+		case !errors.Is(err, client.ErrUnavailable) && !errors.Is(err, errTimeout):
+			return err
+		case !lost && ctx.Err() == nil:
+			lost = true
+			o.note("%s: %v", agentLost, err)
 		}
 	}
+}
+
+// write writes a view, with the events that belong to it.
+func (o *topOptions) write(ctx context.Context, agent *agentClient, view *topView) error {
+	events, err := bounded(ctx, agent, func(ctx context.Context) (*topEvents, error) { return o.recent(ctx, agent) })
+	if err != nil {
+		return err
+	}
+	view.now, view.events = time.Now(), events
+	_, err = fmt.Fprintln(o.std.out, strings.Join(view.lines(0, 0, colored(o.color, o.std)), "\n"))
+	return err
 }
 
 // look asks for what a view shows, but for the events.

@@ -99,7 +99,6 @@ type sender struct {
 	size    int      // of them, bytes
 	live    bool     // one of them is
 	last    pleg.Position
-	begun   int // events that were read before its present turn
 }
 
 func (w *sender) run(ctx context.Context, src watch.Source, r watch.Request) error {

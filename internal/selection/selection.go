@@ -99,6 +99,9 @@ func New(f Filter) (*Selection, error) {
 	if f.Labels == "" {
 		return s, nil
 	}
+	if strings.TrimSpace(f.Labels) == "" { // which would choose everything
+		return nil, &KeyError{"selector", f.Labels, "must not be empty"}
+	}
 	if len(f.Labels) > maxSelector {
 		return nil, &KeyError{"selector", f.Labels, fmt.Sprintf("must be at most %d bytes long", maxSelector)}
 	}

@@ -128,6 +128,7 @@ func TestBadFilters(t *testing.T) {
 		{Filter{Types: []string{"ContainerExploded"}}, `type "ContainerExploded": must be one of SandboxCreated, `},
 		{Filter{Sources: []string{"guess"}}, `source "guess": must be one of stream, relist, inspect`},
 		{Filter{Namespaces: []string{""}}, `namespace "": must not be empty`},
+		{Filter{Labels: " "}, `selector " ": must not be empty`},
 		{Filter{Pods: []string{strings.Repeat("x", maxLength+1)}}, "must be at most 1024 bytes long"},
 		{Filter{UIDs: make([]string, maxValues+1)}, "at most 1024 are allowed"},
 		{Filter{Labels: "app in web"}, `: selector "app in web": `},

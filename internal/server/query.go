@@ -62,6 +62,8 @@ func checkNames(values url.Values, allowed []string) error {
 			return &paramError{name, given[0], "this path takes no parameters"}
 		case !slices.Contains(allowed, name):
 			return &paramError{name, given[0], "no such parameter; allowed are " + strings.Join(allowed, ", ")}
+		case name == "selector" && given[0] == "": // elsewhere that is none
+			return &paramError{name, given[0], "must not be empty"}
 		case len(given) > 1 && !slices.Contains(repeatable, name):
 			return &paramError{name, given[1], "may be given once"}
 		}

@@ -23,6 +23,8 @@ func TestBadQueries(t *testing.T) {
 		{"/v1/pods/u1?full=true", []string{"parameter full", `"true"`, "takes no parameters"}},
 		{"/v1/pods?type=ContainerDied", []string{"parameter type", `"ContainerDied"`, "allowed are namespace, pod, uid, container, selector"}},
 		{"/v1/pods?namespace=", []string{"parameter namespace", `""`, "must not be empty"}},
+		{"/v1/pods?selector=", []string{"parameter selector", `""`, "must not be empty"}},
+		{"/v1/events?selector", []string{"parameter selector", `""`, "must not be empty"}},
 		{"/v1/pods?selector=a+in", []string{"parameter selector", `"a in"`}},
 		{"/v1/pods?selector=a&selector=b", []string{"parameter selector", `"b"`, "once"}},
 		{"/v1/pods?pod=" + long, []string{"parameter pod", "at most 1024 bytes"}},
