@@ -50,6 +50,7 @@ func openEvents(ctx context.Context, socket string) (next func() (int, error), e
 	if err != nil {
 		return nil, err
 	}
+	context.AfterFunc(ctx, func() { _ = resp.Body.Close() })
 	lines := bufio.NewReaderSize(resp.Body, 64<<10)
 	next = func() (int, error) {
 		line, err := lines.ReadSlice('\n')
