@@ -30,7 +30,8 @@ func (s *Server) StreamPodSandboxes(req *runtimeapi.StreamPodSandboxesRequest, o
 	if err != nil {
 		return err
 	}
-	return inBatches(items, func(part []*runtimeapi.PodSandbox) error {
+	parts, sizes := batches(items)
+	return sendParts(s, parts, sizes, func(part []*runtimeapi.PodSandbox) error {
 		return out.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: part})
 	})
 }
@@ -50,7 +51,8 @@ func (s *Server) StreamContainers(req *runtimeapi.StreamContainersRequest, out g
 	if err != nil {
 		return err
 	}
-	return inBatches(items, func(part []*runtimeapi.Container) error {
+	parts, sizes := batches(items)
+	return sendParts(s, parts, sizes, func(part []*runtimeapi.Container) error {
 		return out.Send(&runtimeapi.StreamContainersResponse{Containers: part})
 	})
 }
@@ -215,20 +217,20 @@ func hasLabels(labels, selector map[string]string) bool {
 	return true
 }
 
-// inBatches sends a list in parts, none for an empty list.
-func inBatches[T proto.Message](items []T, send func([]T) error) error {
+// batches divides a list into parts, none for an empty list. sizes are those of the
+// parts, in bytes.
+func batches[T proto.Message](items []T) (parts [][]T, sizes []int) {
 	for len(items) > 0 {
 		n, size := 0, 0
 		for n < len(items) && n < batchItems {
-			if size += proto.Size(items[n]); n > 0 && size > batchBytes {
+			more := proto.Size(items[n])
+			if n > 0 && size+more > batchBytes {
 				break
 			}
 			n++
+			size += more
 		}
-		if err := send(items[:n]); err != nil {
-			return err
-		}
-		items = items[n:]
+		parts, sizes, items = append(parts, items[:n]), append(sizes, size), items[n:]
 	}
-	return nil
+	return parts, sizes
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/plegd/plegd/internal/crowd"
 	"github.com/plegd/plegd/internal/sysclock"
 	"github.com/plegd/plegd/internal/unixsock"
+	"github.com/plegd/plegd/internal/unsent"
 	"github.com/plegd/plegd/internal/watch"
 )
 
@@ -94,6 +95,8 @@ type Config struct {
 	// RPCTimeout bounds each call to the runtime. Zero means the default of
 	// package cri.
 	RPCTimeout time.Duration
+	// Stall is how long a client may not take what was sent; 0 for 30 s.
+	Stall time.Duration
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -112,6 +115,7 @@ type Server struct {
 	through *through
 	shelf   *shelf
 	hub     *hub
+	unsent  *unsent.Budget
 
 	mu     sync.Mutex
 	client *cri.Client // of the runtime, made when it is known
@@ -125,12 +129,13 @@ func New(cfg Config) (*Server, error) {
 	if cfg.RPCTimeout == 0 {
 		cfg.RPCTimeout = cri.DefaultRPCTimeout
 	}
+	cfg.Stall = cmp.Or(cfg.Stall, stallLimit)
 	cfg.Turns = cmp.Or(cfg.Turns, watch.NewTurns())
 	lis, err := unixsock.ListenFor(cfg.Socket, unixsock.GroupMode, cfg.Group)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.Socket, unixsock.Cause(err))
 	}
-	s := &Server{cfg: cfg, lis: lis, shelf: newShelf(), hub: newHub()}
+	s := &Server{cfg: cfg, lis: lis, shelf: newShelf(), hub: newHub(), unsent: unsent.New(maxUnsent, 2*cfg.Stall)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.through = newThrough(s.ctx, cfg.RPCTimeout, &s.tasks)
 	cfg.Logger.Info("serving the read-only CRI endpoint", "socket", cfg.Socket)
@@ -159,6 +164,7 @@ func (s *Server) Run(ctx context.Context) error {
 		// that pings more often must not be cut for it here either.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.Creds(newNamed()), grpc.InTapHandle(count),
+		grpc.ForceServerCodecV2(unsent.Codec{}), grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream),
 		grpc.UnknownServiceHandler(refuse), grpc.WaitForHandlers(true),
 	)
 	server.RegisterService(readOnly(runtimeapi.RuntimeService_ServiceDesc), s)

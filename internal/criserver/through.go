@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -218,7 +219,11 @@ func passStream[Resp any, Message interface {
 	if err != nil {
 		return err
 	}
-	return sendAll(out, parts)
+	sizes := make([]int, len(parts))
+	for i, p := range parts {
+		sizes[i] = proto.Size(Message(p))
+	}
+	return sendParts(s, slices.Clone(parts), sizes, out.Send) // a clone, since others may have the same answer
 }
 
 // drain reads all parts of an answer, which may have so many bytes together.
@@ -251,13 +256,4 @@ func drain[Resp any, Message interface {
 		}
 		parts = append(parts, part)
 	}
-}
-
-func sendAll[Resp any](out grpc.ServerStreamingServer[Resp], parts []*Resp) error {
-	for _, p := range parts {
-		if err := out.Send(p); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -3,8 +3,6 @@ package rpc
 import (
 	"sync/atomic"
 
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto" // registers what codec wraps
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	protobuf "google.golang.org/protobuf/proto"
@@ -16,27 +14,15 @@ import (
 // raw is a message that is encoded already.
 type raw []byte
 
-// codec is gRPC's for protobuf, and takes raw messages and answers that are counted
-// too.
-type codec struct{}
+// codec takes raw messages too.
+type codec struct{ unsent.Codec }
 
-// Name implements [encoding.CodecV2].
-func (codec) Name() string { return proto.Name }
-
-// Marshal implements [encoding.CodecV2].
-func (codec) Marshal(v any) (mem.BufferSlice, error) {
-	switch v := v.(type) {
-	case raw:
-		return mem.BufferSlice{mem.SliceBuffer(v)}, nil
-	case *unsent.Answer:
-		return v.Marshal()
+// Marshal implements [google.golang.org/grpc/encoding.CodecV2].
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if b, ok := v.(raw); ok {
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 	}
-	return encoding.GetCodecV2(proto.Name).Marshal(v)
-}
-
-// Unmarshal implements [encoding.CodecV2].
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	return encoding.GetCodecV2(proto.Name).Unmarshal(data, v)
+	return c.Codec.Marshal(v)
 }
 
 const (

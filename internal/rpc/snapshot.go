@@ -8,6 +8,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
+	"github.com/plegd/plegd/internal/unsent"
 )
 
 const (
@@ -23,19 +24,16 @@ const (
 	maxUnsent = 32 << 20
 )
 
-// parts are pods on their way to a client.
-type parts []part
-
-// part is what comes in one message.
-type part struct {
-	pods []*plegdv1.Pod
-	size int    // as it is sent, bytes
-	give func() // gives its room back
+// podParts are pods on their way to a client, in parts that come in one message
+// each.
+type podParts struct {
+	pods [][]*plegdv1.Pod
+	room unsent.Parts
 }
 
 // takePods takes pods and converts them. What take returns is converted before any
 // of it is sent: so a client that takes nothing holds up nobody who wants pods.
-func (s *Server) takePods(ctx context.Context, full bool, take func() ([]pleg.Pod, error)) (parts, error) {
+func (s *Server) takePods(ctx context.Context, full bool, take func() ([]pleg.Pod, error)) (*podParts, error) {
 	if err := s.snapshot.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -44,28 +42,15 @@ func (s *Server) takePods(ctx context.Context, full bool, take func() ([]pleg.Po
 	if err != nil {
 		return nil, err
 	}
-	p, err := chunks(pods, full)
+	parts, sizes, err := chunks(pods, full)
 	if err != nil {
 		return nil, err
 	}
-	left := maxUnsent
-	for i := range p {
-		share := min(left, p[i].size)
-		left -= share
-		give, ok := s.unsent.Take(share)
-		if !ok {
-			p[:i].drop()
-			return nil, errUnsent()
-		}
-		p[i].give = give
+	room, ok := s.unsent.TakeParts(sizes)
+	if !ok {
+		return nil, errUnsent()
 	}
-	return p, nil
-}
-
-func (p parts) drop() {
-	for i := range p {
-		p[i].give()
-	}
+	return &podParts{parts, room}, nil
 }
 
 // errUnsent is the status of an answer for which there is no room.
@@ -73,33 +58,30 @@ func errUnsent() error {
 	return busy(fmt.Errorf("%d MiB of answers wait for clients to take them, which is all that may be; try again later", maxUnsent>>20))
 }
 
-// send sends the parts. From then on each counts as what is sent does.
-func (p parts) send(send func([]*plegdv1.Pod) error) error {
-	defer p.drop()
-	for i := range p {
-		p[i].give()
-		if err := send(p[i].pods); err != nil {
-			return err
-		}
-		p[i].pods = nil
-	}
-	return nil
+// send sends the parts.
+func (p *podParts) send(send func([]*plegdv1.Pod) error) error {
+	return p.room.Send(func(i int) error {
+		pods := p.pods[i]
+		p.pods[i] = nil
+		return send(pods)
+	})
 }
 
 // chunks converts pods. There is at least one part, of no pods if there are none.
-func chunks(pods []pleg.Pod, full bool) (parts, error) {
-	all := parts{{}}
+// sizes are those of the parts as they are sent, bytes.
+func chunks(pods []pleg.Pod, full bool) (parts [][]*plegdv1.Pod, sizes []int, err error) {
+	parts, sizes = [][]*plegdv1.Pod{nil}, []int{0}
 	for i := range pods {
 		p, err := protoPod(&pods[i], full)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		n, last := proto.Size(p), &all[len(all)-1]
-		if len(last.pods) > 0 && last.size+n > chunkBytes {
-			all = append(all, part{})
-			last = &all[len(all)-1]
+		n, last := proto.Size(p), len(parts)-1
+		if len(parts[last]) > 0 && sizes[last]+n > chunkBytes {
+			parts, sizes, last = append(parts, nil), append(sizes, 0), last+1
 		}
-		last.pods, last.size = append(last.pods, p), last.size+n
+		parts[last] = append(parts[last], p)
+		sizes[last] += n
 	}
-	return all, nil
+	return parts, sizes, nil
 }

@@ -1,7 +1,6 @@
 package rpc_test
 
 import (
-	"bytes"
 	"errors"
 	"net"
 	"os"
@@ -9,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -19,43 +16,6 @@ import (
 	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/rpctest"
 )
-
-// unread makes so many calls on a connection of its own, with requests that are
-// complete, and lets no answer come.
-func unread(t *testing.T, socket, method string, req proto.Message, calls int) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	body, err := proto.Marshal(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var sent bytes.Buffer
-	sent.WriteString(http2.ClientPreface)
-	f := http2.NewFramer(&sent, nil)
-	err = f.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
-	var block bytes.Buffer
-	enc := hpack.NewEncoder(&block)
-	for i := range calls {
-		block.Reset()
-		for _, h := range [][2]string{
-			{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
-		} {
-			err = errors.Join(err, enc.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}))
-		}
-		id := uint32(2*i + 1)
-		err = errors.Join(err, f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true}),
-			f.WriteData(id, true, append([]byte{0, 0, 0, 0, byte(len(body))}, body...)))
-	}
-	_, werr := conn.Write(sent.Bytes())
-	if err := errors.Join(err, werr); err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
 
 // What is answered and not taken is bounded, for all clients together; when their
 // connections end there is room again.
@@ -69,7 +29,7 @@ func TestUnreadAnswers(t *testing.T) {
 	var err error
 	rpctest.WaitFor(t, "one answer too many", func() bool {
 		if len(conns) < 100 { // a fifth of them is enough, if none is refused as one call too many
-			conns = append(conns, unread(t, n.Socket, plegdv1.PodLifecycle_GetPod_FullMethodName, get, 128))
+			conns = append(conns, rpctest.Unread(t, n.Socket, plegdv1.PodLifecycle_GetPod_FullMethodName, get, 128))
 		}
 		_, err = c.GetPod(t.Context(), get)
 		return err != nil && strings.Contains(err.Error(), "answers")
@@ -111,7 +71,7 @@ func TestUnreadAnswerIsCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conn := unread(t, n.Socket, call.method, call.req, 1)
+			conn := rpctest.Unread(t, n.Socket, call.method, call.req, 1)
 			_ = conn.SetReadDeadline(time.Now().Add(rpctest.Timeout))
 			for err == nil {
 				_, err = conn.Read(make([]byte, 1024))

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc/encoding"
+	codec "google.golang.org/grpc/encoding/proto" // registers what Codec wraps
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
@@ -39,8 +41,48 @@ func (b *Budget) Take(n int) (give func(), ok bool) {
 	return sync.OnceFunc(func() { b.bytes.Release(share) }), true
 }
 
+// Parts have room for several messages that are sent one after the other.
+type Parts struct{ gives []func() }
+
+// TakeParts takes room for messages of these sizes, if there is room for all. Of
+// what is larger than all there may be the last ones take none.
+func (b *Budget) TakeParts(sizes []int) (p Parts, ok bool) {
+	left := int(b.most)
+	for _, size := range sizes {
+		share := min(left, size)
+		left -= share
+		give, ok := b.Take(share)
+		if !ok {
+			p.drop()
+			return Parts{}, false
+		}
+		p.gives = append(p.gives, give)
+	}
+	return p, true
+}
+
+// Send has the messages sent one after the other, until one fails. The room of each
+// is given back just before, since from then on it counts as what is sent does (see
+// Hold); that of the others in the end.
+func (p Parts) Send(send func(i int) error) error {
+	defer p.drop()
+	for i, give := range p.gives {
+		give()
+		if err := send(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p Parts) drop() {
+	for _, give := range p.gives {
+		give()
+	}
+}
+
 // Answer is a message that has room until it is taken, or its call or connection
-// ends. It is to be sent at once, with a codec that calls Marshal.
+// ends. It is to be sent at once, with [Codec].
 type Answer struct {
 	message proto.Message
 	size    int
@@ -75,9 +117,9 @@ func (b *Budget) Hold(m proto.Message, conn *crowd.Guest, cut func()) (send any,
 	return a, true
 }
 
-// Marshal encodes the message into a buffer of which gRPC says when it is done
+// marshal encodes the message into a buffer of which gRPC says when it is done
 // with it.
-func (a *Answer) Marshal() (mem.BufferSlice, error) {
+func (a *Answer) marshal() (mem.BufferSlice, error) {
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(make([]byte, 0, a.size), a.message)
 	if err != nil {
 		a.ended()
@@ -97,3 +139,22 @@ func (done) Get(n int) *[]byte {
 
 // Put implements [mem.BufferPool].
 func (d done) Put(*[]byte) { d.ended() }
+
+// Codec is gRPC's for protobuf, and takes an Answer too.
+type Codec struct{}
+
+// Name implements [encoding.CodecV2].
+func (Codec) Name() string { return codec.Name }
+
+// Marshal implements [encoding.CodecV2].
+func (Codec) Marshal(v any) (mem.BufferSlice, error) {
+	if a, ok := v.(*Answer); ok {
+		return a.marshal()
+	}
+	return encoding.GetCodecV2(codec.Name).Marshal(v)
+}
+
+// Unmarshal implements [encoding.CodecV2].
+func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
+	return encoding.GetCodecV2(codec.Name).Unmarshal(data, v)
+}
