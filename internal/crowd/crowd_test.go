@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/plegd/plegd/internal/logtest"
@@ -107,4 +108,41 @@ func TestCrowded(t *testing.T) {
 	if c.open != most*3/4 || c.idle.Len() != c.open {
 		t.Errorf("%d open, %d idle", c.open, c.idle.Len())
 	}
+}
+
+// When all that may be open are, it is enough to have said nothing for a moment, and
+// the log says so once.
+func TestRush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &logtest.Buffer{}
+		c := New(Config{Max: most, Settle: settle, Logger: log.Logger()})
+		var guests []*Guest
+		for range most {
+			guests = append(guests, c.Enter(server()))
+		}
+		guests[0].Begin()
+		time.Sleep(hurried - 1)
+		if c.Enter(server()) != nil {
+			t.Fatal("who has just come has to go")
+		}
+		time.Sleep(1)
+		for i := range most - 1 {
+			guests = append(guests, c.Enter(server()))
+			if guests[most+i] == nil || !isClosed(guests[1+i]) {
+				t.Fatalf("newcomer %d: let in %v, in the place of the right one %v", i, guests[most+i] != nil, isClosed(guests[1+i]))
+			}
+		}
+		if isClosed(guests[0]) || c.Enter(server()) != nil {
+			t.Error("who has a call, or has just come, has to go")
+		}
+		if log.Count("faster") != 1 || log.Count("again") != 0 {
+			t.Errorf("log:\n%s", log)
+		}
+		for _, g := range guests[most : most+3] {
+			_ = g.Close()
+		}
+		if log.Count("faster") != 1 || log.Count("without a call again") != 1 {
+			t.Errorf("log:\n%s", log)
+		}
+	})
 }

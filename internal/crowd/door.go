@@ -34,7 +34,7 @@ func (d *door) Accept() (net.Conn, error) {
 		}
 		select {
 		case <-d.crowd.changed:
-		case <-time.After(d.crowd.cfg.Settle): // one that is idle may have settled
+		case <-time.After(hurried): // one may have been idle for long enough
 		case <-d.closed:
 			_ = conn.Close() // nobody has spoken with it
 			return nil, net.ErrClosed

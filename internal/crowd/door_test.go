@@ -51,7 +51,7 @@ func TestDoor(t *testing.T) {
 		if len(in) != 0 {
 			t.Fatal("one more is let in")
 		}
-		time.Sleep(settle)
+		time.Sleep(hurried)
 		synctest.Wait()
 		if len(in) != 1 || !isClosed(guests[1]) || isClosed(guests[0]) || isClosed(guests[2]) {
 			t.Fatalf("%d are let in; closed: %v, %v, %v", len(in), isClosed(guests[0]), isClosed(guests[1]), isClosed(guests[2]))
