@@ -254,8 +254,8 @@ func TestThousandsOfConnections(t *testing.T) {
 		conns = append(conns, conn)
 		_, _ = conn.Write([]byte(http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00")) // refused ones are closed already
 	}
-	rpctest.WaitFor(t, "no more than 192 connections to be left", func() bool { return openOf(conns) <= 192 })
-	if extra := runtime.NumGoroutine() - before; extra > 192*6+100 {
+	rpctest.WaitFor(t, "no more than 256 connections to be left", func() bool { return openOf(conns) <= 256 })
+	if extra := runtime.NumGoroutine() - before; extra > 256*6+100 {
 		t.Errorf("%d goroutines more", extra)
 	}
 	if _, err := api(t, n.Socket).Status(t.Context(), &plegdv1.StatusRequest{}); err != nil {
@@ -281,6 +281,36 @@ func openOf(conns []net.Conn) (open int) {
 		}
 	}
 	return open
+}
+
+// Who has just come makes no room for the next one, although many connections are
+// in use.
+func TestNewcomersLetOneAnotherIn(t *testing.T) {
+	n := rpctest.New(t)
+	n.Start()
+	for range 200 { // of 256
+		stream, err := api(t, n.Socket).Watch(t.Context(), &plegdv1.WatchRequest{})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rpctest.WaitFor(t, "both newcomers to be there", func() bool { // unless the machine has slept in between
+		conn, err := net.Dial("unix", n.Socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = conn.Write([]byte(http2.ClientPreface + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
+		_ = conn.SetReadDeadline(time.Now().Add(rpctest.Timeout))
+		if _, err := conn.Read(make([]byte, 1)); err != nil { // it is in once it is spoken to
+			return false
+		}
+		_, err = api(t, n.Socket).Status(t.Context(), &plegdv1.StatusRequest{})
+		return err == nil && openOf([]net.Conn{conn}) == 1
+	})
 }
 
 // Who finds every connection in use is told so. Who comes when one of them isn't

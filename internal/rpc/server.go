@@ -26,6 +26,9 @@ const (
 	// maxConns are open at once: two for each pod of a full node. A new one takes
 	// the place of one without a call; one more than are in use is refused.
 	maxConns = 256
+	// settle is how long a connection is left alone without a call: a new one is about
+	// to make one, and the answer to its last one may still be queued.
+	settle = time.Second
 	// goAwayTimeout bounds what is said to those who are too many.
 	goAwayTimeout = 100 * time.Millisecond
 	// maxRequest is ample for a filter that names every pod of a node by its UID,
@@ -120,7 +123,7 @@ func New(cfg Config) *Server {
 	cfg.Stall = cmp.Or(cfg.Stall, stallLimit)
 	cfg.Turns = cmp.Or(cfg.Turns, watch.NewTurns())
 	s := &Server{
-		cfg: cfg, crowd: crowd.New(crowd.Config{Max: maxConns, Logger: cfg.Logger.With("server", "gRPC")}),
+		cfg: cfg, crowd: crowd.New(crowd.Config{Max: maxConns, Settle: settle, Logger: cfg.Logger.With("server", "gRPC")}),
 		calls: newSlots(maxCalls, "calls at once", cfg.Logger), watches: newSlots(maxWatches, "watches", cfg.Logger),
 		aside: newSlots(maxAside, "streams of health and reflection", cfg.Logger), waits: newSlots(maxWaits, "calls that wait for the runtime", cfg.Logger),
 		snapshot: newSlots(maxSnapshots, "snapshots", cfg.Logger), fresh: newSlots(maxFresh, "calls that have the runtime asked", cfg.Logger),
