@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"net/http"
 
-	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/selection"
 	"github.com/plegd/plegd/internal/watch"
 )
@@ -37,11 +36,10 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// podList is the answer to /v1/pods. Reading events from the position on
-// continues the list without gap or overlap.
+// podList is the answer to /v1/pods, with the pods in pods. Reading events from the
+// position on continues the list without gap or overlap.
 type podList struct {
-	Position string     `json:"position"`
-	Pods     []pleg.Pod `json:"pods"`
+	Position string `json:"position"`
 }
 
 // pods answers with the pods that are selected, or why they are not known yet.
@@ -55,12 +53,13 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	if src == nil {
 		return
 	}
-	pods, at, err := watch.Pods(src, chosen)
-	if err != nil {
-		writeProblem(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, podList{Position: at.String(), Pods: pods})
+	writePrepared(w, r, func(p *prepared) error {
+		pods, at, err := watch.Pods(src, chosen)
+		if err != nil {
+			return err
+		}
+		return p.podsIn(podList{Position: at.String()}, pods)
+	})
 }
 
 // pod answers with one pod, or why it is not known whether there is one.
@@ -69,10 +68,11 @@ func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 	if src == nil {
 		return
 	}
-	pod, err := watch.Pod(src, r.PathValue("key"))
-	if err != nil {
-		writeProblem(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, pod)
+	writePrepared(w, r, func(p *prepared) error {
+		pod, err := watch.Pod(src, r.PathValue("key"))
+		if err != nil {
+			return err
+		}
+		return p.object(&pod)
+	})
 }

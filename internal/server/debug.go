@@ -14,8 +14,8 @@ import (
 	pleg "github.com/plegd/plegd"
 )
 
-// dump is all that the agent knows of itself. What needs a generator is absent
-// until there is one.
+// dump is all that the agent knows of itself, with the pods, and the errors of their
+// last inspections, in pods. What needs a generator is absent until there is one.
 type dump struct {
 	At         time.Time    `json:"at"`
 	LogLevel   string       `json:"log_level"`
@@ -23,7 +23,6 @@ type dump struct {
 	Health     pleg.Health  `json:"health"`
 	Status     *pleg.Status `json:"status,omitempty"` // with the reinspection queue
 	Position   string       `json:"position,omitempty"`
-	Pods       []pleg.Pod   `json:"pods,omitempty"` // with the errors of their last inspections
 	Goroutines string       `json:"goroutines,omitempty"`
 }
 
@@ -34,20 +33,29 @@ func (s *Server) dump(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, err)
 		return
 	}
+	writePrepared(w, r, func(p *prepared) error { return s.dumpInto(p, stacks) })
+}
+
+func (s *Server) dumpInto(p *prepared, stacks bool) error {
 	d := dump{At: time.Now().UTC(), LogLevel: levelName(s.cfg.LogLevel.Level()), Health: s.cfg.Health()}
-	if src, err := s.cfg.Source(); err != nil {
+	var pods []pleg.Pod
+	src, err := s.cfg.Source()
+	if err != nil {
 		d.Error = err.Error()
 	} else {
 		st := src.Status()
-		pods, at := src.Pods()
-		d.Status, d.Position, d.Pods = &st, at.String(), pods
+		all, at := src.Pods()
+		d.Status, d.Position, pods = &st, at.String(), all
 	}
 	if stacks {
 		var b bytes.Buffer
 		_ = pprof.Lookup("goroutine").WriteTo(&b, 2) // 2 is the form of a panic; writes to memory don't fail
 		d.Goroutines = b.String()
 	}
-	writeJSON(w, http.StatusOK, d)
+	if src == nil {
+		return p.object(d)
+	}
+	return p.podsIn(d, pods)
 }
 
 // levels are what can be set.

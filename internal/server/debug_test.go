@@ -84,7 +84,10 @@ func TestDump(t *testing.T) {
 		if stacks {
 			path += "?goroutines=true"
 		}
-		var d dump
+		var d struct {
+			dump
+			Pods []pleg.Pod
+		}
 		got := s.ask(t, "GET", path, true)
 		if err := json.Unmarshal([]byte(got.body), &d); err != nil || d.Status == nil || d.Status.Node != "n1" || len(d.Pods) == 0 || !d.Health.Live || d.LogLevel != "info" {
 			t.Errorf("%s: %d %v %.500s", path, got.code, err, got.body)

@@ -11,7 +11,10 @@ import (
 	"github.com/plegd/plegd/internal/watch"
 )
 
-var errTooManyStreams = fmt.Errorf("too many streams are open: at most %d are served at a time", maxStreams)
+var (
+	errTooManyStreams  = fmt.Errorf("too many streams are open: at most %d are served at a time", maxStreams)
+	errTooManyProfiles = fmt.Errorf("too many profiles are being taken: at most %d at a time", maxProfiles)
+)
 
 // problem is what every error is answered with, but those of health and
 // metrics. The positions are there where the one that was asked for can't be
@@ -32,7 +35,7 @@ func newProblem(err error) (int, problem) {
 		return http.StatusBadRequest, problem{Error: err.Error()}
 	case errors.Is(err, pleg.ErrNoPod):
 		return http.StatusNotFound, problem{Error: err.Error()}
-	case errors.Is(err, watch.ErrUnknown), errors.Is(err, pleg.ErrStopped), errors.Is(err, watch.ErrStopping):
+	case errors.Is(err, errUnsent), errors.Is(err, watch.ErrUnknown), errors.Is(err, pleg.ErrStopped), errors.Is(err, watch.ErrStopping):
 		return http.StatusServiceUnavailable, problem{Error: err.Error()}
 	}
 	return http.StatusInternalServerError, problem{Error: err.Error()}
@@ -41,6 +44,9 @@ func newProblem(err error) (int, problem) {
 // writeProblem answers with an error and the code that fits.
 func writeProblem(w http.ResponseWriter, err error) {
 	code, p := newProblem(err)
+	if errors.Is(err, errUnsent) {
+		w.Header().Set("Retry-After", "10")
+	}
 	writeJSON(w, code, p)
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -25,19 +26,48 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	out := newLines(w, wantsSSE(r), s.limits.write)
 	req.watch.Idle, req.watch.Turns = out.flush, s.cfg.Turns
-	reader, err := watch.New(src, req.watch)
+	reader, snapshot, err := s.begin(r, src, req, out.sse)
 	if err != nil {
 		writeProblem(w, err)
 		return
 	}
+	defer snapshot.drop()
 	out.begin()
 	if r.Method == http.MethodHead {
 		return
 	}
-	err = out.copy(r.Context(), reader, req.limit)
+	err = out.send(snapshot)
+	snapshot.drop()
+	if err == nil {
+		err = out.copy(r.Context(), reader, req.limit)
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		s.cfg.Logger.Info("a reader of events was cut: it did not read", "for", s.limits.write, "position", reader.Position())
 	}
+}
+
+// begin begins to read, and prepares the snapshot, which is empty if none was asked
+// for.
+func (s *Server) begin(r *http.Request, src Source, req eventRequest, sse bool) (reader *watch.Watch, snapshot *prepared, err error) {
+	if !req.watch.Snapshot {
+		reader, err = watch.New(src, req.watch)
+		return reader, &prepared{give: func() {}}, err
+	}
+	snapshot, err = prepare(r, func(p *prepared) error {
+		if reader, err = watch.New(src, req.watch); err != nil {
+			return err
+		}
+		m, err := reader.Next(r.Context()) // the snapshot comes first, at once
+		if err != nil {
+			return err
+		}
+		l := &lines{w: bufio.NewWriter(p), sse: sse}
+		if err := l.message(&m); err != nil {
+			return err
+		}
+		return l.flush()
+	})
+	return reader, snapshot, err
 }
 
 // copy sends what a reader gets until ctx ends, or a write fails, whose error it

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bufio"
-	"encoding/json"
 	"io"
 	"mime"
 	"net/http"
@@ -44,6 +43,7 @@ type errorLine struct {
 // position.
 type lines struct {
 	w       *bufio.Writer
+	timed   *timedWriter // below w
 	header  http.Header
 	control *http.ResponseController
 	sse     bool
@@ -54,7 +54,8 @@ type lines struct {
 // client, with os.ErrDeadlineExceeded.
 func newLines(w http.ResponseWriter, sse bool, patience time.Duration) *lines {
 	l := &lines{header: w.Header(), control: http.NewResponseController(w), sse: sse}
-	l.w = bufio.NewWriterSize(&timedWriter{w, l.control, patience}, streamBuffer)
+	l.timed = &timedWriter{w: w, control: l.control, patience: patience}
+	l.w = bufio.NewWriterSize(l.timed, streamBuffer)
 	return l
 }
 
@@ -72,11 +73,16 @@ type timedWriter struct {
 	w        io.Writer
 	control  *http.ResponseController
 	patience time.Duration
+	until    time.Time // bounds several writes, if it is set
 }
 
 // Write implements [io.Writer]. What was written is on its way when it returns.
 func (t *timedWriter) Write(p []byte) (int, error) {
-	if err := t.control.SetWriteDeadline(time.Now().Add(t.patience)); err != nil {
+	until := t.until
+	if until.IsZero() {
+		until = time.Now().Add(t.patience)
+	}
+	if err := t.control.SetWriteDeadline(until); err != nil {
 		return 0, err
 	}
 	n, err := t.w.Write(p)
@@ -90,6 +96,17 @@ func (t *timedWriter) Write(p []byte) (int, error) {
 func (l *lines) flush() error {
 	l.broken = l.w.Flush()
 	return l.broken
+}
+
+// send sends what is prepared. As with a whole answer, the client may take so long
+// for all of it as else for one write: it takes others' room.
+func (l *lines) send(p *prepared) error {
+	l.timed.until = time.Now().Add(l.timed.patience)
+	defer func() { l.timed.until = time.Time{} }()
+	if _, err := p.WriteTo(l.w); err != nil {
+		return err
+	}
+	return l.flush()
 }
 
 // message writes what a reader got.
@@ -137,13 +154,11 @@ func (l *lines) failed(err error) error {
 }
 
 func (l *lines) object(name, id string, v any) error {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	b, err := encode(v)
+	if err != nil {
 		return err
 	}
-	return l.put(name, id, []byte(strings.TrimSuffix(b.String(), "\n")))
+	return l.put(name, id, b)
 }
 
 // put writes one object, which is JSON and so without the end of a line in it.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	pleg "github.com/plegd/plegd"
 )
 
 // Every mistake in a query is named, with its value and what is allowed.
@@ -119,7 +121,10 @@ func TestPodFilters(t *testing.T) {
 		"uid=u1": 1, "container=nginx": 0, "selector=a": 1, "selector=!a": 0,
 	} {
 		got := s.ask(t, "GET", "/v1/pods?"+query, true)
-		var list podList
+		var list struct {
+			podList
+			Pods []pleg.Pod
+		}
 		if err := json.Unmarshal([]byte(got.body), &list); err != nil || got.code != 200 || len(list.Pods) != want || list.Position == "" {
 			t.Errorf("%s: %d %s, want %d pods", query, got.code, got.body, want)
 		}

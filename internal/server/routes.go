@@ -30,6 +30,7 @@ type route struct {
 	handle  http.HandlerFunc
 	plain   bool // is no part of the API, and not described
 	stream  bool // is answered for as long as its client stays
+	profile bool // is as large as it happens to be
 }
 
 var (
@@ -58,7 +59,7 @@ func (s *Server) routes() []route {
 		{pattern: "GET /debug/dump", where: local, params: []string{"goroutines"}, handle: s.dump},
 		{pattern: "GET /debug/loglevel", where: local, params: none, handle: s.logLevel},
 		{pattern: "PUT /debug/loglevel", where: local, params: none, handle: s.setLogLevel},
-		{pattern: "GET /debug/pprof/", where: local, handle: profile, plain: true},
+		{pattern: "GET /debug/pprof/", where: local, handle: profile, plain: true, profile: true},
 	}
 }
 
@@ -77,7 +78,7 @@ func (s *Server) onSocket() http.Handler { return s.handler(local) }
 // streams of its address: so they leave connections to those who ask for health.
 func (s *Server) handler(in place) http.Handler {
 	mux := http.NewServeMux()
-	streams := make(chan struct{}, maxStreams)
+	streams, profiles := make(chan struct{}, maxStreams), make(chan struct{}, maxProfiles)
 	guard := s.newGuard()
 	for _, r := range s.routes() {
 		where := r.where & in
@@ -85,8 +86,11 @@ func (s *Server) handler(in place) http.Handler {
 			continue
 		}
 		h := checkParams(r.params, r.handle)
-		if r.stream {
-			h = bounded(streams, h)
+		switch {
+		case r.stream:
+			h = bounded(streams, errTooManyStreams, h)
+		case r.profile:
+			h = bounded(profiles, errTooManyProfiles, h)
 		}
 		switch where {
 		case guarded:
@@ -96,23 +100,23 @@ func (s *Server) handler(in place) http.Handler {
 		}
 		mux.Handle(r.pattern, h)
 	}
-	return jsonErrors(mux)
+	return newRoom().in(jsonErrors(mux))
 }
 
-// bounded refuses what would be one stream too many. HEAD is no stream.
-func bounded(streams chan struct{}, h http.Handler) http.Handler {
+// bounded refuses what would be one too many. HEAD takes no place.
+func bounded(places chan struct{}, full error, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodHead {
 			h.ServeHTTP(w, r)
 			return
 		}
 		select {
-		case streams <- struct{}{}:
-			defer func() { <-streams }()
+		case places <- struct{}{}:
+			defer func() { <-places }()
 			h.ServeHTTP(w, r)
 		default:
 			w.Header().Set("Retry-After", "10")
-			writeError(w, http.StatusServiceUnavailable, errTooManyStreams)
+			writeError(w, http.StatusServiceUnavailable, full)
 		}
 	})
 }

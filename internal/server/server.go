@@ -39,6 +39,8 @@ const (
 	// maxStreams of them may be streams, which last: the rest is left to those who
 	// ask for health, metrics and pods.
 	maxStreams = maxConns * 3 / 4
+	// maxProfiles at once: some are made as a whole before any of it is sent.
+	maxProfiles = 4
 	// othersMay is the permission bit that lets every user connect.
 	othersMay fs.FileMode = 0o002
 	// shutdownTimeout is how long answers in progress may take at the end.
