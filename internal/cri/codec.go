@@ -101,3 +101,12 @@ func validText(b []byte) []byte {
 	}
 	return []byte(string([]rune(string(b)))) // conversion to runes replaces byte by byte
 }
+
+// EventOf returns the event in what a stats handler of the client is given as a
+// payload, nil if it is something else or could not be decoded.
+func EventOf(payload any) *runtimeapi.ContainerEventResponse {
+	if f, ok := payload.(*frame); ok && f.err == nil {
+		return &f.event
+	}
+	return nil
+}

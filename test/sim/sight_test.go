@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/plegd/plegd/internal/cri"
 )
 
 // rung is a step of a sandbox or container that an answer or event proves.
@@ -132,11 +134,10 @@ func (s *sight) HandleRPC(ctx context.Context, st stats.RPCStats) {
 	case *stats.OutPayload:
 		c.filter, c.sent = filterOf(st.Payload), time.Now()
 	case *stats.InPayload:
-		m, ok := st.Payload.(proto.Message)
-		switch ev, isEvent := m.(*runtimeapi.ContainerEventResponse); {
-		case isEvent:
+		if ev := cri.EventOf(st.Payload); ev != nil {
+			s.w.count("events seen", 1)
 			s.event(ev)
-		case ok:
+		} else if m, ok := st.Payload.(proto.Message); ok {
 			c.got = append(c.got, m)
 		}
 	case *stats.End:

@@ -55,6 +55,9 @@ func TestSim(t *testing.T) {
 			}
 		})
 	}
+	if *to-*from >= 19 && total["events seen"] == 0 {
+		t.Error("no event was seen to reach the agent: what they made observable is not judged")
+	}
 	total["violations"] = len(violations)
 	if *summary != "" {
 		line, err := json.Marshal(map[string]any{"from": *from, "to": *to, "counts": total, "violations": violations, "digests": sums})
