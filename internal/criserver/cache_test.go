@@ -236,6 +236,15 @@ func TestItemThatCanNotBeLearnt(t *testing.T) {
 	if _, err := n.cri.ListContainers(t.Context(), nil); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("%v", err)
 	}
+	// It isn't looked for again for each client that asks, whose own calls go through.
+	before := n.rt.CallStats("StreamContainers").Started
+	const asks = 30
+	for range asks {
+		_, _ = n.cri.ListContainers(t.Context(), nil)
+	}
+	if more := n.rt.CallStats("StreamContainers").Started - before; more < asks || more > 2*asks {
+		t.Errorf("%d calls for %d that were read through", more, asks)
+	}
 	rule.Remove()
 	r, err := n.cri.ListContainers(t.Context(), nil)
 	if err != nil || len(r.GetContainers()) != 2 {

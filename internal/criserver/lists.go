@@ -2,6 +2,7 @@ package criserver
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -134,7 +135,7 @@ func (s *Server) listable(ctx context.Context, kind store.Kind) ([]pleg.Entity, 
 		return nil, d
 	}
 	known := ofKind(src.Entities(), kind)
-	if s.shelf.lacks(known) {
+	if s.shelf.learnable(known) {
 		// What was new after the calls that others wait for too is asked for by
 		// those that come after them.
 		for range 2 {
@@ -152,18 +153,19 @@ func (s *Server) listable(ctx context.Context, kind store.Kind) ([]pleg.Entity, 
 	return known, ""
 }
 
-// lacks reports whether the item of an entity is not there yet.
-func (h *shelf) lacks(known []pleg.Entity) bool {
+// learnable reports whether an item is not there yet that may be learnt. One that
+// was just looked for in vain is left to learnAlways: who asks meanwhile has the
+// runtime asked anyway.
+func (h *shelf) learnable(known []pleg.Entity) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range known {
-		if !e.Restored && h.sandboxes[e.ID] == nil && h.containers[e.ID] == nil {
+		if !e.Restored && h.sandboxes[e.ID] == nil && h.containers[e.ID] == nil && time.Since(h.vain[e.ID]) >= learnFirst {
 			return true
 		}
 	}
 	return false
 }
-
 func doubtItem(e *pleg.Entity) doubt {
 	return doubt("the runtime has not listed " + e.Kind.String() + " " + e.ID + " yet")
 }

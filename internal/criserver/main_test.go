@@ -152,6 +152,9 @@ func (n *node) quiet() {
 		if h := n.gen.Health(); !h.Listed || !h.Ready {
 			return errors.New("not ready")
 		}
+		if st := n.gen.Status(); st.Queued+len(st.Asks)+st.Relist.Waiting+st.Relist.InFlight > 0 {
+			return errors.New("something is still to be asked, or told")
+		}
 		states := map[string]int32{}
 		for _, s := range n.rt.Truth().Sandboxes {
 			states[s.GetId()] = int32(s.GetState())
@@ -200,4 +203,16 @@ func (n *node) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
 	n.t.Cleanup(cancel)
 	return ctx
+}
+
+// lacks reports whether the item of an entity is not there yet.
+func (h *shelf) lacks(known []pleg.Entity) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range known {
+		if !e.Restored && h.sandboxes[e.ID] == nil && h.containers[e.ID] == nil {
+			return true
+		}
+	}
+	return false
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,12 +38,14 @@ type shelf struct {
 	sandboxes  map[string]*runtimeapi.PodSandbox
 	containers map[string]*runtimeapi.Container
 	stopped    map[string]*runtimeapi.PodSandboxStatus
+	vain       map[string]time.Time // when an item was last looked for in vain
 }
 
 func newShelf() *shelf {
 	return &shelf{
 		news: make(chan struct{}, 1), sandboxes: map[string]*runtimeapi.PodSandbox{},
 		containers: map[string]*runtimeapi.Container{}, stopped: map[string]*runtimeapi.PodSandboxStatus{},
+		vain: map[string]time.Time{},
 	}
 }
 
@@ -107,6 +110,7 @@ func (h *shelf) lacking(known []pleg.Entity) (sandboxes, containers []string) {
 	deleteAbsent(h.sandboxes, there)
 	deleteAbsent(h.containers, there)
 	deleteAbsent(h.stopped, there)
+	deleteAbsent(h.vain, there)
 	return sandboxes, containers
 }
 
@@ -125,6 +129,19 @@ func put[V any](h *shelf, m map[string]V, items []V, id func(V) string) {
 	for _, item := range items {
 		if _, ok := m[id(item)]; !ok {
 			m[id(item)] = item
+		}
+	}
+}
+
+// inVain notes which of these items were looked for and are still lacking.
+func (h *shelf) inVain(ids []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range ids {
+		if h.sandboxes[id] == nil && h.containers[id] == nil {
+			h.vain[id] = time.Now()
+		} else {
+			delete(h.vain, id)
 		}
 	}
 }
@@ -157,6 +174,7 @@ func (s *Server) learnNow(ctx context.Context) error {
 	if len(sandboxes)+len(containers) == 0 {
 		return nil
 	}
+	defer s.shelf.inVain(slices.Concat(sandboxes, containers))
 	client, err := s.runtime()
 	if err != nil {
 		return err
