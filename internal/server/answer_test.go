@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -168,7 +169,7 @@ func TestPrepared(t *testing.T) {
 			t.Errorf("%d bytes are held for %d", largest, p.size)
 		}
 	}
-	if _, err := (&prepared{parts: [][]byte{{1}, {2}}}).WriteTo(brokenWriter{}); err != io.ErrClosedPipe {
+	if _, err := (&prepared{parts: [][]byte{{1}, {2}}}).WriteTo(brokenWriter{}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
 	}
 }
