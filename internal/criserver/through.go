@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,11 +21,16 @@ const (
 	freshFor = 500 * time.Millisecond
 	// maxFlights are the calls to the runtime at a time.
 	maxFlights = 16
+	// maxWaiting are the requests that wait for an answer of the runtime. Each has up to
+	// maxRequest in memory.
+	maxWaiting = 256
 	// maxKept and maxKeptBytes bound the answers that are kept.
 	maxKept, maxKeptBytes = 256, 8 << 20
 	// maxStreamed bounds the parts of one streamed answer together, in bytes.
 	maxStreamed = 64 << 20
 )
+
+var errManyWait = status.Errorf(codes.ResourceExhausted, "plegd: %d requests wait for the runtime, more are not allowed; try again later", maxWaiting)
 
 // through asks the runtime on behalf of clients: requests that are alike share
 // one call and, for freshFor, its answer. What is else served from the cache is
@@ -36,12 +40,13 @@ type through struct {
 	ctx     context.Context // calls don't end with the client that caused them
 	timeout time.Duration
 	tasks   *sync.WaitGroup
-	flights singleflight.Group
 	slots   *semaphore.Weighted
 
-	mu    sync.Mutex
-	kept  map[string]answer
-	bytes int
+	mu      sync.Mutex
+	flights map[string]*flight // those that may be joined
+	waiting int                // requests
+	kept    map[string]answer
+	bytes   int
 }
 
 // answer is one that is kept.
@@ -52,7 +57,7 @@ type answer struct {
 }
 
 func newThrough(ctx context.Context, timeout time.Duration, tasks *sync.WaitGroup) *through {
-	return &through{ctx: ctx, timeout: timeout, tasks: tasks, slots: semaphore.NewWeighted(maxFlights), kept: map[string]answer{}}
+	return &through{ctx: ctx, timeout: timeout, tasks: tasks, slots: semaphore.NewWeighted(maxFlights), flights: map[string]*flight{}, kept: map[string]answer{}}
 }
 
 // ask returns the answer to a request, which key tells from others. call makes
@@ -69,46 +74,111 @@ func ask[T any](ctx context.Context, t *through, w way, key string, call func(co
 			return v.(T), nil
 		}
 	}
-	type result struct {
-		value any
-		err   error
+	f, err := t.join(w, key, func(ctx context.Context) (any, int, error) { return call(ctx) })
+	if err != nil {
+		return zero, err
 	}
-	done := make(chan result, 1)
-	t.tasks.Go(func() {
-		v, err, _ := t.flights.Do(key, func() (any, error) {
-			ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
-			defer cancel()
-			var v T
-			size, err := 0, status.FromContextError(t.slots.Acquire(ctx, 1)).Err()
-			if err == nil {
-				defer t.slots.Release(1)
-				if w != passed {
-					t.flights.Forget(key) // whoever comes from now on makes a call of their own
-				}
-				v, size, err = call(ctx)
-			}
-			switch {
-			case err == nil && w == passed:
-				t.keep(key, v, size)
-			case err == nil:
-			case t.ctx.Err() != nil:
-				err = errStopping
-			case status.Code(err) == codes.Unavailable:
-				err = unavailable(err.Error()) // plain words; gRPC's would be of a connection that the client doesn't have
-			}
-			return v, err
-		})
-		done <- result{v, err}
-	})
+	defer t.leave(key, f)
 	select {
-	case r := <-done:
-		if r.err != nil {
-			return zero, r.err
+	case <-f.done:
+		if f.err != nil {
+			return zero, f.err
 		}
-		return r.value.(T), nil
+		return f.value.(T), nil
 	case <-ctx.Done():
 		return zero, status.FromContextError(ctx.Err()).Err()
 	}
+}
+
+// flight is a call to the runtime, for all who wait for its answer.
+type flight struct {
+	// What follows is the through's.
+	waiters int
+	begun   bool
+	callOff context.CancelFunc
+
+	done  chan struct{} // closed when the rest is there
+	value any
+	err   error
+}
+
+// join has a request wait for a call that is alike, or for one of its own. There is a
+// leave for each.
+func (t *through) join(w way, key string, call func(context.Context) (any, int, error)) (*flight, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting == maxWaiting {
+		return nil, errManyWait
+	}
+	t.waiting++
+	f := t.flights[key]
+	if f == nil {
+		ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
+		f = &flight{callOff: cancel, done: make(chan struct{})}
+		t.flights[key] = f
+		t.tasks.Go(func() {
+			defer cancel()
+			f.value, f.err = t.fly(ctx, w, key, f, call)
+			t.mu.Lock()
+			t.part(key, f)
+			t.mu.Unlock()
+			close(f.done)
+		})
+	}
+	f.waiters++
+	return f, nil
+}
+
+// leave has a request wait no longer. A call that has not begun is called off when
+// nobody waits for it any more: what clients take back while the runtime hangs would
+// pile up. One that has begun goes on, so that who asks and takes it back, again and
+// again, has the runtime do no more than others.
+func (t *through) leave(key string, f *flight) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting--
+	f.waiters--
+	if f.waiters == 0 && !f.begun {
+		t.part(key, f)
+		f.callOff()
+	}
+}
+
+// part has nobody join a call any more; the caller holds the lock.
+func (t *through) part(key string, f *flight) {
+	if t.flights[key] == f {
+		delete(t.flights, key)
+	}
+}
+
+// begin says that a call begins.
+func (t *through) begin(w way, key string, f *flight) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f.begun = true
+	if w != passed {
+		t.part(key, f) // whoever comes from now on makes a call of their own
+	}
+}
+
+// fly makes a call when there is a place for it, and keeps its answer.
+func (t *through) fly(ctx context.Context, w way, key string, f *flight, call func(context.Context) (any, int, error)) (v any, err error) {
+	size := 0
+	if err = status.FromContextError(t.slots.Acquire(ctx, 1)).Err(); err == nil {
+		defer t.slots.Release(1)
+		t.begin(w, key, f)
+		v, size, err = call(ctx)
+	}
+	switch {
+	case err == nil && w == passed:
+		t.keep(key, v, size)
+	case err == nil:
+	case t.ctx.Err() != nil:
+		err = errStopping
+	case status.Code(err) == codes.Unavailable:
+		err = unavailable(err.Error()) // plain words; gRPC's would be of a connection that the client doesn't have
+	}
+	return v, err
 }
 
 // get returns an answer that is kept and fresh.

@@ -181,6 +181,86 @@ func TestFlightsAreBounded(t *testing.T) {
 	})
 }
 
+// Requests that are taken back while the runtime hangs leave nothing behind; who waits
+// for the same call goes on to wait, and a call that has begun goes on.
+func TestTakenBackRequestsLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, end := newTestThrough(t)
+		defer end()
+		began, calledOff := 0, 0
+		release := make(chan struct{})
+		call := func(ctx context.Context) (int, int, error) {
+			began++
+			select {
+			case <-release:
+			case <-ctx.Done():
+				calledOff++
+			}
+			return began, 1, status.FromContextError(ctx.Err()).Err()
+		}
+		ctx, takeBack := context.WithCancel(t.Context())
+		var clients sync.WaitGroup
+		for i := range 10 * maxFlights {
+			clients.Go(func() {
+				if _, err := ask(ctx, x, passed, fmt.Sprint(i), call); status.Code(err) != codes.Canceled {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		patient := make(chan error, 1)
+		go func() {
+			_, err := ask(t.Context(), x, passed, fmt.Sprint(maxFlights), call)
+			patient <- err
+		}()
+		synctest.Wait()
+		takeBack()
+		clients.Wait()
+		synctest.Wait()
+		if began != maxFlights || calledOff != 0 || len(x.flights) != maxFlights+1 || x.waiting != 1 {
+			t.Errorf("%d calls began, %d were called off, %d are left, %d wait", began, calledOff, len(x.flights), x.waiting)
+		}
+		close(release)
+		if err := <-patient; err != nil || calledOff != 0 {
+			t.Errorf("who goes on to wait: %v; %d called off", err, calledOff)
+		}
+		x.tasks.Wait() // those that were called off have ended too
+		if began != maxFlights+1 || len(x.flights) != 0 {
+			t.Errorf("%d calls, %d left", began, len(x.flights))
+		}
+	})
+}
+
+// Only so many requests wait, and one more is told so.
+func TestWaitingRequestsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, end := newTestThrough(t)
+		defer end()
+		release := make(chan struct{})
+		var clients sync.WaitGroup
+		get := func(key string) error {
+			_, err := ask(t.Context(), x, passed, key, func(context.Context) (int, int, error) { <-release; return 1, 1, nil })
+			return err
+		}
+		for i := range maxWaiting {
+			clients.Go(func() {
+				if err := get(fmt.Sprint(i / 2)); err != nil { // two ask the same
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := get("one more"); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "256 requests wait") {
+			t.Error(err)
+		}
+		close(release)
+		clients.Wait()
+		if err := get("later"); err != nil || x.waiting != 0 {
+			t.Errorf("%v, %d wait", err, x.waiting)
+		}
+	})
+}
+
 // Who waits for a call when the endpoint stops is told that, and not that the
 // call was called off.
 func TestStopWhileAsking(t *testing.T) {
