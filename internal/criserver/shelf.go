@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -31,10 +30,10 @@ const (
 // same for the whole life of what it is about. So each is read once, when its
 // sandbox or container is new, by one list for all that are new at that moment.
 type shelf struct {
-	learning singleflight.Group
-	news     chan struct{} // capacity 1: there is something to learn
+	news chan struct{} // capacity 1: there is something to learn
 
 	mu         sync.Mutex
+	lesson     *lesson // that goes on; nil if none does
 	sandboxes  map[string]*runtimeapi.PodSandbox
 	containers map[string]*runtimeapi.Container
 	stopped    map[string]*runtimeapi.PodSandboxStatus
@@ -152,17 +151,40 @@ var errLacking = errors.New("not in the runtime's list")
 // learn reads the items that are lacking. Whoever needs them at the same time
 // shares the calls, which end with the server.
 func (s *Server) learn(ctx context.Context) error {
-	done := make(chan error, 1)
-	s.tasks.Go(func() {
-		_, err, _ := s.shelf.learning.Do("", func() (any, error) { return nil, s.learnNow(s.ctx) })
-		done <- err
+	l := s.shelf.attend(func(l *lesson) {
+		s.tasks.Go(func() { s.shelf.end(l, s.learnNow(s.ctx)) })
 	})
 	select {
-	case err := <-done:
-		return err
+	case <-l.done:
+		return l.err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// lesson is one reading of what is lacking.
+type lesson struct {
+	done chan struct{} // closed when err is there
+	err  error
+}
+
+// attend returns the lesson that goes on, or has one begun. Who attends leaves nothing
+// behind, also while the runtime hangs.
+func (h *shelf) attend(begin func(*lesson)) *lesson {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lesson == nil {
+		h.lesson = &lesson{done: make(chan struct{})}
+		begin(h.lesson)
+	}
+	return h.lesson
+}
+
+func (h *shelf) end(l *lesson, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lesson, l.err = nil, err
+	close(l.done)
 }
 
 func (s *Server) learnNow(ctx context.Context) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -229,6 +230,29 @@ func TestTakenBackRequestsLeaveNothing(t *testing.T) {
 			t.Errorf("%d calls, %d left", began, len(x.flights))
 		}
 	})
+}
+
+// Lists that are taken back while their items are being learnt leave nothing behind.
+func TestTakenBackListsLeaveNothing(t *testing.T) {
+	n := start(t, simruntime.Config{})
+	n.quiet()
+	hangs := simtest.Rule(t, n.rt, simruntime.Rule{Method: "StreamPodSandboxes", Hang: true})
+	n.pod("a")
+	n.must(n.rt.WaitCalls(n.ctx(), "StreamPodSandboxes", func(s simruntime.CallStats) bool { return s.InFlight > 0 }))
+	before := runtime.NumGoroutine()
+	const lists = 500
+	for range lists {
+		ctx, takeBack := context.WithCancel(t.Context())
+		takeBack()
+		if err := n.server.learn(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	if extra := runtime.NumGoroutine() - before; extra > lists/10 {
+		t.Errorf("%d goroutines more", extra)
+	}
+	hangs.Remove()
+	n.quiet()
 }
 
 // Only so many requests wait, and one more is told so.
