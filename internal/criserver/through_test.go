@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,16 +189,16 @@ func TestTakenBackRequestsLeaveNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, end := newTestThrough(t)
 		defer end()
-		began, calledOff := 0, 0
+		var began, calledOff atomic.Int32
 		release := make(chan struct{})
 		call := func(ctx context.Context) (int, int, error) {
-			began++
+			call := int(began.Add(1))
 			select {
 			case <-release:
 			case <-ctx.Done():
-				calledOff++
+				calledOff.Add(1)
 			}
-			return began, 1, status.FromContextError(ctx.Err()).Err()
+			return call, 1, status.FromContextError(ctx.Err()).Err()
 		}
 		ctx, takeBack := context.WithCancel(t.Context())
 		var clients sync.WaitGroup
@@ -218,16 +219,16 @@ func TestTakenBackRequestsLeaveNothing(t *testing.T) {
 		takeBack()
 		clients.Wait()
 		synctest.Wait()
-		if began != maxFlights || calledOff != 0 || len(x.flights) != maxFlights+1 || x.waiting != 1 {
-			t.Errorf("%d calls began, %d were called off, %d are left, %d wait", began, calledOff, len(x.flights), x.waiting)
+		if began.Load() != maxFlights || calledOff.Load() != 0 || len(x.flights) != maxFlights+1 || x.waiting != 1 {
+			t.Errorf("%d calls began, %d were called off, %d are left, %d wait", began.Load(), calledOff.Load(), len(x.flights), x.waiting)
 		}
 		close(release)
-		if err := <-patient; err != nil || calledOff != 0 {
-			t.Errorf("who goes on to wait: %v; %d called off", err, calledOff)
+		if err := <-patient; err != nil || calledOff.Load() != 0 {
+			t.Errorf("who goes on to wait: %v; %d called off", err, calledOff.Load())
 		}
 		x.tasks.Wait() // those that were called off have ended too
-		if began != maxFlights+1 || len(x.flights) != 0 {
-			t.Errorf("%d calls, %d left", began, len(x.flights))
+		if began.Load() != maxFlights+1 || len(x.flights) != 0 {
+			t.Errorf("%d calls, %d left", began.Load(), len(x.flights))
 		}
 	})
 }
