@@ -45,7 +45,7 @@ func (s *served) unread(t *testing.T, path string) net.Conn {
 // when their clients have gone there is room again.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	gen := largePods(t, 500)
-	s := serveWithin(t, limits{read: readTimeout, write: 2 * patience}, of(gen))
+	s := serveWithin(t, limits{read: readTimeout, write: 2 * patience, silence: maxSilence}, of(gen))
 	paths := []string{"/v1/pods", "/debug/dump", "/v1/events?snapshot=true"}
 	smallest := maxUnsent
 	for _, path := range []string{"/v1/pods", "/debug/dump", "/v1/events?snapshot=true&follow=false"} {
@@ -86,7 +86,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 // pieces of it are taken.
 func TestSnapshotTakenTooSlowlyIsCut(t *testing.T) {
 	gen := largePods(t, 1000)
-	s := serveWithin(t, limits{read: readTimeout, write: 500 * time.Millisecond}, of(gen))
+	s := serveWithin(t, limits{read: readTimeout, write: 500 * time.Millisecond, silence: maxSilence}, of(gen))
 	conn := s.unread(t, "/v1/events?snapshot=true&follow=false")
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
 	var text strings.Builder

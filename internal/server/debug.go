@@ -8,6 +8,7 @@ import (
 	"net/http"
 	httppprof "net/http/pprof"
 	"runtime/pprof"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,6 +88,13 @@ func (s *Server) setLogLevel(w http.ResponseWriter, r *http.Request) {
 
 // profile serves what go tool pprof asks for.
 func profile(w http.ResponseWriter, r *http.Request) {
+	most := maxProfile.Seconds()
+	if v := r.URL.Query().Get("seconds"); v != "" {
+		if seconds, err := strconv.ParseFloat(v, 64); err == nil && !(seconds > 0 && seconds <= most) { // of NaN too
+			writeError(w, http.StatusBadRequest, &paramError{"seconds", v, fmt.Sprintf("must be above 0, and at most %v", most)})
+			return
+		}
+	}
 	switch strings.TrimPrefix(r.URL.Path, "/debug/pprof/") {
 	case "cmdline":
 		httppprof.Cmdline(w, r)

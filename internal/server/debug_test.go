@@ -120,6 +120,13 @@ func TestProfiles(t *testing.T) {
 			t.Errorf("%s: %d %.100s", path, got.code, got.body)
 		}
 	}
+	for _, path := range []string{"profile", "trace", "heap"} {
+		for _, seconds := range []string{"61", "1000000", "60.5", "1e9", "Inf", "NaN", "-1", "0"} {
+			if got := s.ask(t, "GET", "/debug/pprof/"+path+"?seconds="+seconds, true); got.code != 400 || !strings.Contains(got.body, `parameter seconds \"`+seconds) || !strings.Contains(got.body, "at most 60") {
+				t.Errorf("%s of %s seconds: %d %.100s", path, seconds, got.code, got.body)
+			}
+		}
+	}
 	if got := s.ask(t, "GET", "/debug/pprof/nothing", true); got.code != 404 {
 		t.Errorf("unknown profile: %d", got.code)
 	}

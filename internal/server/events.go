@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -25,6 +26,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := newLines(w, wantsSSE(r), s.limits.write)
+	req.watch.Keepalive = min(cmp.Or(req.watch.Keepalive, watch.KeepaliveDefault), s.limits.silence)
 	req.watch.Idle, req.watch.Turns = out.flush, s.cfg.Turns
 	reader, snapshot, err := s.begin(r, src, req, out.sse)
 	if err != nil {

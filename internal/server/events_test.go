@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -208,7 +209,7 @@ func TestSinceATime(t *testing.T) {
 // the server's bounds for one request.
 func TestStreamsLast(t *testing.T) {
 	gen, rt := generate(t)
-	s := serveWithin(t, limits{read: 50 * time.Millisecond, write: 100 * time.Millisecond}, of(gen))
+	s := serveWithin(t, limits{read: 50 * time.Millisecond, write: 100 * time.Millisecond, silence: maxSilence}, of(gen))
 	r := s.open(t, "/v1/events?keepalive=1s&type=ContainerDied")
 	if first, second := r.line(), r.line(); first != second || first != bookmark(gen.Position().String()) {
 		t.Errorf("it says %s and %s", first, second)
@@ -227,7 +228,7 @@ func TestStreamsLast(t *testing.T) {
 // A client that does not read is cut, and costs no other anything.
 func TestSlowReaderIsCut(t *testing.T) {
 	gen, rt := generate(t)
-	s := serveWithin(t, limits{read: readTimeout, write: 300 * time.Millisecond}, of(gen))
+	s := serveWithin(t, limits{read: readTimeout, write: 300 * time.Millisecond, silence: maxSilence}, of(gen))
 	begin := gen.Position()
 	for i := range 400 {
 		if _, err := rt.RunPodSandbox(simruntime.PodSpec{Namespace: "default", Name: fmt.Sprint("p", i), UID: fmt.Sprint("u", i), Labels: map[string]string{"pad": strings.Repeat("x", 2000)}}); err != nil {
@@ -279,6 +280,27 @@ func TestStreamsAreBounded(t *testing.T) {
 		t.Errorf("HEAD: %d %q", head.code, head.body)
 	}
 	open[7].close()
+	eventually(t, "there is room", func() bool { return s.ask(t, "GET", "/v1/events?follow=false", true).code == 200 })
+}
+
+// A client that has gone is noticed, however long a silence it asked for, and though it
+// has sent more than its request: the server doesn't read on then.
+func TestStreamsOfThoseWhoHaveGoneEnd(t *testing.T) {
+	gen, _ := generate(t)
+	s := serveWithin(t, limits{read: readTimeout, write: writeTimeout, silence: time.Second}, of(gen))
+	for range maxStreams {
+		conn := s.unread(t, "/v1/events?keepalive=1h")
+		text := bufio.NewReader(conn)
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		for line := ""; !strings.Contains(line, lineBookmark); {
+			var err error
+			if line, err = text.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fmt.Fprint(conn, "G")
+		_ = conn.Close()
+	}
 	eventually(t, "there is room", func() bool { return s.ask(t, "GET", "/v1/events?follow=false", true).code == 200 })
 }
 

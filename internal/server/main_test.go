@@ -80,7 +80,7 @@ type served struct {
 // serve runs a server until the end of the test.
 func serve(t *testing.T, edit func(*Config)) *served {
 	t.Helper()
-	return serveWithin(t, limits{read: readTimeout, write: writeTimeout}, edit)
+	return serveWithin(t, limits{read: readTimeout, write: writeTimeout, silence: maxSilence}, edit)
 }
 
 // serveWithin is serve with other limits.

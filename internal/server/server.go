@@ -39,8 +39,12 @@ const (
 	// maxStreams of them may be streams, which last: the rest is left to those who
 	// ask for health, metrics and pods.
 	maxStreams = maxConns * 3 / 4
-	// maxProfiles at once: some are made as a whole before any of it is sent.
-	maxProfiles = 4
+	// maxSilence of a stream, whatever its client asks for. Once a client has sent a
+	// byte more than its request, net/http notices that it is gone by a write alone.
+	maxSilence = 30 * time.Second
+	// maxProfiles at once: some are made as a whole before any of it is sent. Each may
+	// take maxProfile, for the same reason.
+	maxProfiles, maxProfile = 4, time.Minute
 	// othersMay is the permission bit that lets every user connect.
 	othersMay fs.FileMode = 0o002
 	// shutdownTimeout is how long answers in progress may take at the end.
@@ -109,7 +113,7 @@ type Server struct {
 }
 
 // limits are those that tests make shorter.
-type limits struct{ read, write time.Duration }
+type limits struct{ read, write, silence time.Duration }
 
 // New takes the addresses. The error is an AddressError, and then none is taken. Run or Close gives them back.
 func New(cfg Config) (*Server, error) {
@@ -122,7 +126,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Turns == nil {
 		cfg.Turns = watch.NewTurns()
 	}
-	s := &Server{cfg: cfg, limits: limits{read: readTimeout, write: writeTimeout}}
+	s := &Server{cfg: cfg, limits: limits{read: readTimeout, write: writeTimeout, silence: maxSilence}}
 	if cfg.Listen != "" {
 		lis, err := net.Listen("tcp", cfg.Listen)
 		if err != nil {
