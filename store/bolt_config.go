@@ -42,8 +42,8 @@ type BoltConfig struct {
 	// Dir is the state directory, made with mode 0700 if it isn't there.
 	Dir string
 	// Runtime is the runtime to be described. A file that describes another
-	// one is refused: endpoint and node must be equal, and the name too where
-	// both sides know it.
+	// one is refused: endpoint and node must be equal, and the name too where it
+	// is given. A file without a name describes no runtime yet.
 	Runtime RuntimeID
 	// Retention bounds the journal; zero fields mean the defaults.
 	Retention Retention

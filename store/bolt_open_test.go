@@ -13,6 +13,7 @@ import (
 
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/store/storetest"
+	"github.com/plegd/plegd/timestamps"
 )
 
 // openBolt opens a state that must be openable and closes it after the test.
@@ -250,6 +251,24 @@ func TestBoltForeignRuntimeIsRefusedUntouched(t *testing.T) {
 			t.Fatalf("%s: got report %+v and error %v", name, report, err)
 		}
 		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Where no runtime has ever answered, the endpoint may have been a mistake: the state
+// is nobody's yet.
+func TestBoltOfNoRuntimeYet(t *testing.T) {
+	cfg := config(t.TempDir())
+	cfg.Runtime = store.RuntimeID{Endpoint: "unix:///typo.sock", Node: "node-1"}
+	for _, endpoint := range []string{"unix:///typo.sock", "unix:///right.sock"} {
+		cfg.Runtime.Endpoint = endpoint
+		b, _, err := store.OpenBolt(cfg)
+		if err != nil {
+			t.Fatalf("%s: %v", endpoint, err)
+		}
+		err = b.Commit(&store.Batch{Meta: store.Meta{Runtime: cfg.Runtime, Epoch: timestamps.Epoch{1}}})
+		if err = errors.Join(err, b.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -29,16 +29,16 @@ func decodeSchema(value []byte) (uint32, error) {
 }
 
 // checkRuntime refuses a state that describes another runtime. A state without
-// any runtime describes none yet.
+// the name of one describes none yet: nobody has ever answered where it was looked for.
 func checkRuntime(stored, given RuntimeID) error {
-	if stored == (RuntimeID{}) || given == (RuntimeID{}) {
+	if stored.Name == "" || given == (RuntimeID{}) {
 		return nil
 	}
 	if stored.Endpoint == given.Endpoint && stored.Node == given.Node &&
-		(stored.Name == given.Name || stored.Name == "" || given.Name == "") {
+		(stored.Name == given.Name || given.Name == "") {
 		return nil
 	}
-	return fmt.Errorf("%w: it is of %s, not of %s", ErrForeign, stored, given)
+	return fmt.Errorf("%w: it is of %s, not of %s; use another state directory", ErrForeign, stored, given)
 }
 
 // String names the runtime in messages.

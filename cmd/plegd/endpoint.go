@@ -71,8 +71,8 @@ func knownEndpoint(stateDir string, log *slog.Logger) (string, error) {
 		log.Debug("the state names no runtime", "error", err)
 		return "", nil
 	}
-	if _, err := cri.ParseEndpoint(id.Endpoint); err != nil {
-		return "", nil //nolint:nilerr // nobody has named a runtime yet
+	if _, err := cri.ParseEndpoint(id.Endpoint); err != nil || id.Name == "" {
+		return "", nil //nolint:nilerr // none has answered yet
 	}
 	log.Info("going on with the runtime that the state describes", "endpoint", id.Endpoint)
 	return id.Endpoint, nil
