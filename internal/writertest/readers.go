@@ -142,14 +142,16 @@ const events = 2000
 // publication while nobody reads, and while so many do: in turns, so that what else
 // the machine does concerns both. ratio is what is left with them. After each burst
 // of events, of which a measurement has a whole number, they may read in peace until
-// all of them have all of it: so that none falls behind for good.
+// all of them have all of it: so that none falls behind for good. The writer alone
+// rests for as long, since what it has written costs it something later too.
 func (w *Writer) Compare(b *testing.B, socket string, readers, burst int) {
 	w.Write(events)
-	var alone, watched time.Duration
+	var alone, watched, rest time.Duration
 	var came atomic.Int64
 	for b.Loop() {
 		for range events / burst {
 			alone += w.Write(burst)
+			time.Sleep(rest)
 		}
 		b.StopTimer()
 		came.Store(0)
@@ -157,7 +159,9 @@ func (w *Writer) Compare(b *testing.B, socket string, readers, burst int) {
 		b.StartTimer()
 		for i := range events / burst {
 			watched += w.Write(burst)
+			begin := time.Now()
 			Arrive(&came, (i+1)*burst*EntriesOf*readers)
+			rest = time.Since(begin)
 		}
 		b.StopTimer()
 		stop()
