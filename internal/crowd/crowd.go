@@ -20,6 +20,9 @@ import (
 // with 128 places it lets 2,560 others in each second.
 const hurried = 50 * time.Millisecond
 
+// rushOver is how long ago the last connection was closed so soon when that is over.
+const rushOver = 10 * time.Second
+
 // Config says how many connections there may be. All of it is required.
 type Config struct {
 	// Max are open at once. From three quarters of them on, those without a call make
@@ -44,7 +47,7 @@ type Crowd struct {
 	open int
 	idle *list.List // of *Guest, without a call for longest first
 	full bool       // connections find no place
-	rush bool       // they come faster than others settle
+	rush time.Time  // the last one was closed before it has settled; zero once it is over
 }
 
 // Guest is a connection that was let in. One that has made no call yet is without
@@ -89,10 +92,10 @@ func (c *Crowd) admit(conn net.Conn) (g, victim *Guest) {
 			victim = v
 		case idle >= hurried && c.open >= c.cfg.Max:
 			victim = v
-			if !c.rush {
-				c.rush = true
+			if c.rush.IsZero() {
 				c.cfg.Logger.Warn("connections come faster than there is room for, so that those without a call are closed soon", "connections", c.open)
 			}
+			c.rush = time.Now()
 		}
 		if victim != nil {
 			v.leave()
@@ -174,8 +177,8 @@ func (g *Guest) leave() {
 // end all the time. It has who waits look again.
 func (c *Crowd) eased() {
 	note.Leave(c.changed)
-	if c.rush && c.open < c.crowded {
-		c.rush = false
+	if !c.rush.IsZero() && c.open < c.crowded && time.Since(c.rush) >= rushOver {
+		c.rush = time.Time{}
 		c.cfg.Logger.Info("connections may be without a call again", "connections", c.open)
 	}
 	if used := c.open - c.idle.Len(); c.full && used < c.crowded {
