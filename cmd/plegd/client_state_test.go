@@ -88,7 +88,8 @@ func TestPodsAreThoseOfHTTP(t *testing.T) {
 	for _, name := range []string{"uid-nobody", "default/nobody", "sandbox:nobody"} {
 		for _, newer := range []string{"--newer=false", "--newer"} {
 			code, out, stderr := dir.ask("pod", name, newer)
-			if code != exitFailure || out != "" || stderr != fmt.Sprintf("plegd: pod %q: no such pod\n", name) {
+			if code != exitFailure || out != "" || !strings.HasPrefix(stderr, fmt.Sprintf("plegd: pod %q: no such pod", name)) ||
+				strings.Contains(stderr, "by its name a pod is NAMESPACE/NAME") == strings.Contains(name, "/") {
 				t.Errorf("code %d, %q, %q", code, out, stderr)
 			}
 		}

@@ -122,7 +122,10 @@ func (o *podOptions) find(ctx context.Context, agent *agentClient, name podRef) 
 		key = list.Pods[0].Key
 	}
 	p, err := agent.pod(ctx, key, o.newer)
-	if errors.Is(err, client.ErrNoPod) {
+	switch {
+	case errors.Is(err, client.ErrNoPod) && name.key != "":
+		err = fmt.Errorf("pod %.200q: %w has this key; by its name a pod is NAMESPACE/NAME", name, client.ErrNoPod)
+	case errors.Is(err, client.ErrNoPod):
 		err = fmt.Errorf("pod %.200q: %w", name, client.ErrNoPod)
 	}
 	return p, err

@@ -102,5 +102,8 @@ func (s *waitSeen) last() string {
 	if !s.known {
 		return "nothing is known of it since no agent has answered"
 	}
+	if !s.was && s.target.pod.key != "" && s.target.container != "" {
+		return fmt.Sprintf("it %s; no pod has the key %q, and by a pod's name it is NAMESPACE/POD/CONTAINER", s.word(), s.target.pod.key)
+	}
 	return "it " + s.word()
 }

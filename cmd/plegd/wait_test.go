@@ -93,6 +93,8 @@ func TestWait(t *testing.T) {
 			want: "container default/k/app does not exist; container default/k/app is created; container default/k/app is running; container default/k/app is exited, exit code 7 Error"},
 		{args: "container default/l/app --for=removed", before: "pod l; create l app; start l app; fail l app", during: "delete l app",
 			want: "container default/l/app is exited, exit code 7 Error; container default/l/app is removed"},
+		{args: "container g/app --for=running --timeout 1s", code: exitTimeout, want: "container g/app does not exist",
+			stderr: `plegd: container "g/app" is not running after 1s, it does not exist; no pod has the key "g", and by a pod's name it is NAMESPACE/POD/CONTAINER: --timeout has passed`},
 		{args: "container default/m/app --for=removed", before: "pod m; create m other", want: "container default/m/app does not exist"},
 		// With its pod, all of it goes.
 		{args: "container default/n/app --for=removed", before: "pod n; create n app", during: "remove n", want: "container default/n/app is created; container default/n/app is removed"},

@@ -79,6 +79,7 @@ func (r *Runtime) serveRun(ctx context.Context, src opener, down <-chan struct{}
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: r.cfg.KeepaliveMinTime}),
 	}, r.cfg.ServerOptions...)...)
 	runtimeapi.RegisterRuntimeServiceServer(server, svc)
+	runtimeapi.RegisterImageServiceServer(server, noImages{})
 
 	socket, _ := lis.(*unixListener)
 	if !r.enter(down, socket) {
