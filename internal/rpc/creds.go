@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync/atomic"
 	"time"
@@ -19,7 +20,10 @@ import (
 // peerCredentials lets handlers know who is at the other end of a connection, and
 // lets in those for which there is room. It checks nothing else: the mode and the
 // group of the socket have.
-type peerCredentials struct{ crowd *crowd.Crowd }
+type peerCredentials struct {
+	crowd  *crowd.Crowd
+	spoken chan struct{} // has a place for each who is told that there are too many
+}
 
 // authInfo says who is at the other end.
 type authInfo struct {
@@ -54,7 +58,13 @@ func authOf(ctx context.Context) *authInfo {
 func (c peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	g := c.crowd.Enter(conn)
 	if g == nil {
-		refuse(conn)
+		select {
+		case c.spoken <- struct{}{}:
+			refuse(conn, goAwayTimeout)
+			<-c.spoken
+		default:
+			_ = conn.Close()
+		}
 		return nil, nil, errCrowded
 	}
 	info := &authInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, Guest: g}
@@ -66,13 +76,17 @@ func (c peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 
 var errCrowded = errors.New("too many connections")
 
-// refuse tells a client of HTTP/2 that there are too many.
-func refuse(conn net.Conn) {
-	_ = conn.SetWriteDeadline(time.Now().Add(goAwayTimeout))
+// refuse tells a client of HTTP/2 that there are too many, and waits for so long until
+// it has gone.
+func refuse(conn net.Conn, patience time.Duration) {
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	f := http2.NewFramer(conn, nil)
 	why := fmt.Sprintf("%d connections are open and in use, which is all that may be", maxConns)
-	// Whether it hears it or not, it has to go.
-	_ = errors.Join(f.WriteSettings(), f.WriteGoAway(0, http2.ErrCodeEnhanceYourCalm, []byte(why)), conn.Close())
+	// Whether it hears it or not, it has to go. While it still writes it would hear only
+	// that nobody reads.
+	_ = errors.Join(f.WriteSettings(), f.WriteGoAway(0, http2.ErrCodeEnhanceYourCalm, []byte(why)))
+	_, _ = io.Copy(io.Discard, conn)
+	_ = conn.Close()
 }
 
 var errServerOnly = errors.New("these credentials are a server's")

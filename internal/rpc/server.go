@@ -29,8 +29,9 @@ const (
 	// settle is how long a connection is left alone without a call: a new one is about
 	// to make one, and the answer to its last one may still be queued.
 	settle = time.Second
-	// goAwayTimeout bounds what is said to those who are too many.
-	goAwayTimeout = 100 * time.Millisecond
+	// goAwayTimeout bounds what is said to those who are too many, of whom maxSpoken
+	// are told at once.
+	goAwayTimeout, maxSpoken = 100 * time.Millisecond, 64
 	// maxRequest is ample for a filter that names every pod of a node by its UID,
 	// bytes.
 	maxRequest = 64 << 10
@@ -140,7 +141,7 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	defer s.senders.Wait()
 	defer s.stop()
 	srv := grpc.NewServer(
-		grpc.Creds(peerCredentials{s.crowd}),
+		grpc.Creds(peerCredentials{s.crowd, make(chan struct{}, maxSpoken)}),
 		grpc.ForceServerCodecV2(codec{}),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(s.admit),
