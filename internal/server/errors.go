@@ -77,8 +77,9 @@ func setHeaders(h http.Header, contentType string) {
 }
 
 // jsonErrors gives the mux's own answers, to paths it doesn't know and methods
-// it doesn't take, the form of all other errors.
-func jsonErrors(mux *http.ServeMux) http.Handler {
+// it doesn't take, the form of all other errors. elsewhere is what is said of where
+// else a path may be.
+func jsonErrors(mux *http.ServeMux, elsewhere string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := mux.Handler(r)
 		if pattern != "" {
@@ -89,7 +90,7 @@ func jsonErrors(mux *http.ServeMux) http.Handler {
 		h.ServeHTTP(own, r) // sets Allow and says which error it is
 		switch own.code {
 		case http.StatusNotFound:
-			writeError(w, own.code, fmt.Errorf("no such path: %.200s", r.URL.Path))
+			writeError(w, own.code, fmt.Errorf("no such path: %.200s%s", r.URL.Path, elsewhere))
 		case http.StatusMethodNotAllowed:
 			writeError(w, own.code, fmt.Errorf("method %.20s is not allowed: only %s", r.Method, w.Header().Get("Allow")))
 		default: // a redirect to the cleaned path

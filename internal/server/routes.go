@@ -100,7 +100,11 @@ func (s *Server) handler(in place) http.Handler {
 		}
 		mux.Handle(r.pattern, h)
 	}
-	return newRoom().in(jsonErrors(mux))
+	elsewhere := ""
+	if in == always {
+		elsewhere = "; the API and the page are on the unix socket, and here only with --http-api"
+	}
+	return newRoom().in(jsonErrors(mux, elsewhere))
 }
 
 // bounded refuses what would be one too many. HEAD takes no place.
