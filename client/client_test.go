@@ -18,6 +18,7 @@ import (
 	"github.com/plegd/plegd/internal/rpc"
 	"github.com/plegd/plegd/internal/rpctest"
 	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/simruntime/simtest"
 	"github.com/plegd/plegd/internal/unixsock"
 )
 
@@ -155,11 +156,13 @@ func TestSocketErrors(t *testing.T) {
 	}
 	stale.SetUnlinkOnClose(false)
 	_ = stale.Close()
+	_, runtime := simtest.Start(t, simruntime.Config{Seed: 1})
 	for _, tt := range []struct {
 		socket string
 		is     error
 		words  string
 	}{
+		{strings.TrimPrefix(runtime, "unix://"), nil, "something else answers there: a CRI runtime"},
 		{dir + "/none", fs.ErrNotExist, "no such file or directory: is plegd running on this node"},
 		{dir + "/stale", nil, "connection refused: plegd was killed, or is about to start"},
 	} {

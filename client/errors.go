@@ -54,6 +54,9 @@ type SocketError struct {
 	todo   string
 }
 
+// errOther is said of a socket that is not of plegd's API.
+var errOther = errors.New("something else answers there")
+
 // newSocketError finds out what to do.
 func newSocketError(socket string, err error) *SocketError {
 	err = unixsock.Cause(err)
@@ -148,6 +151,8 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		if why, _ := reason(err); why == plegdv1.Reason_REASON_BUSY || why == plegdv1.Reason_REASON_SLOW {
 			e.kind = ErrUnavailable
 		} // else too large for one side or the other
+	case codes.Unimplemented, codes.PermissionDenied: // plegd's API says neither
+		return &SocketError{Socket: c.socket, Err: errOther, todo: "a CRI runtime, plegd's own CRI socket or an older plegd"}
 	case codes.DeadlineExceeded:
 		e.kind = context.DeadlineExceeded
 	case codes.Canceled:

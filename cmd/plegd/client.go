@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/client"
@@ -125,7 +123,7 @@ func bounded[T any](ctx context.Context, a *agentClient, call func(context.Conte
 	if err != nil && ctx.Err() == nil && (limited.Err() != nil || outOfTime(err)) {
 		return v, a.late()
 	}
-	return v, a.explain(err)
+	return v, err
 }
 
 // late is the error of an agent that has not answered within --timeout.
@@ -137,14 +135,6 @@ func (a *agentClient) late() error {
 // too: it may end the call by it, as cancelled, a moment before the caller does.
 func outOfTime(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-}
-
-// explain says of what serves on the socket without being plegd what that means.
-func (a *agentClient) explain(err error) error {
-	if status.Code(err) == codes.Unimplemented {
-		return fmt.Errorf("socket %s: %w: something else answers there, such as a CRI runtime or an older plegd; see --socket", a.Socket(), client.ErrUnavailable)
-	}
-	return err
 }
 
 // status asks how the agent is.
@@ -228,7 +218,7 @@ func (a *agentClient) each(ctx context.Context, o client.WatchOptions, idle func
 		case r.panicked != nil:
 			panic(r.panicked)
 		case r.err != nil:
-			return a.explain(r.err)
+			return r.err
 		}
 		if err := do(r.update); err != nil {
 			return err

@@ -169,7 +169,7 @@ func TestClientOfAnotherServer(t *testing.T) {
 			code int
 			text string
 		}{
-			runtime: {exitUnavailable, "something else answers there, such as a CRI runtime"},
+			runtime: {exitUnavailable, "something else answers there: a CRI runtime"},
 			silent:  {exitTimeout, silent + " has not answered after 300ms"},
 		} {
 			var out, errs strings.Builder

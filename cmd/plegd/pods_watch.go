@@ -28,7 +28,7 @@ func (o *podsOptions) runWatch(ctx context.Context, agent *agentClient) error {
 	if cause := context.Cause(ctx); errors.Is(cause, errTimeout) {
 		return cause
 	}
-	return agent.explain(err)
+	return err
 }
 
 // podWatch writes what a cache tells of pods.

@@ -142,5 +142,5 @@ func (o *waitOptions) run(signalled context.Context, agent *agentClient, target 
 	case ctx.Err() != nil || outOfTime(err):
 		return fmt.Errorf("%s %.200q is not %s after %v, %s: %w", target.kind(), target.text, o.state, o.timeout, seen.last(), errTimeout)
 	}
-	return agent.explain(err)
+	return err
 }
