@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -66,6 +67,13 @@ func (s *sightings) add(id string, r rung, seen sighting) {
 		}
 	}
 	s.all[id][r] = append(s.all[id][r], seen)
+}
+
+// known says whether anything was seen of an id in a life.
+func (s *sightings) known(id string, in *life) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.all[id][rungCreated], func(seen sighting) bool { return seen.life == in })
 }
 
 // sight sees what reaches the agent in one life: it is the stats handler of its
@@ -228,6 +236,9 @@ func (s *sight) event(ev *runtimeapi.ContainerEventResponse) {
 	}
 	for _, c := range ev.GetContainersStatuses() {
 		s.container(c)
+	}
+	if ev.GetPodSandboxStatus() == nil && !s.w.seen.known(ev.GetContainerId(), s.l) {
+		return // it doesn't even tell what it is of, so it is only asked about (O5)
 	}
 	s.add(ev.GetContainerId(), rungCreated, byType)
 	switch ev.GetContainerEventType() {
