@@ -8,7 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/plegd/plegd/internal/note"
@@ -213,6 +215,9 @@ func readPreface(conn net.Conn) (head []byte, is bool, err error) {
 	head = make([]byte, 0, len(preface))
 	for len(head) < len(preface) {
 		n, err := conn.Read(head[len(head):cap(head)])
+		if errors.Is(err, os.ErrDeadlineExceeded) && len(head) == 0 {
+			n, err = readWhatIsThere(conn, head[:cap(head)], err)
+		}
 		head = head[:len(head)+n]
 		if string(head) != preface[:len(head)] {
 			return head, false, nil
@@ -222,6 +227,32 @@ func readPreface(conn net.Conn) (head []byte, is bool, err error) {
 		}
 	}
 	return head, true, nil
+}
+
+// readWhatIsThere reads without waiting. A read whose time is over reads nothing, though
+// what was said may be there for long, if this machine has left it no time before. If
+// nothing is there the error is late.
+func readWhatIsThere(conn net.Conn, b []byte, late error) (n int, err error) {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0, late
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return 0, err
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		n, _ = syscall.Read(int(fd), b) // it doesn't block, as none of Go's sockets does
+		return true
+	})
+	_ = conn.SetReadDeadline(time.Now()) // and no more is waited for
+	if err == nil && n > 0 {
+		return n, nil
+	}
+	return 0, late
 }
 
 // logPeer says who has connected.

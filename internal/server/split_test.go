@@ -166,6 +166,32 @@ func TestSplitFloodOfTheSilent(t *testing.T) {
 	}
 }
 
+// What was said in time counts, also if this machine comes to read it late.
+func TestSplitReadsLate(t *testing.T) {
+	lis, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lis.Close()
+	for sent, want := range map[string]string{"GET /": "GET /", preface: preface, "": "", "PRI": ""} {
+		client, err := net.Dial("unix", lis.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := lis.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(client, sent)
+		_ = conn.SetReadDeadline(time.Now().Add(-time.Second))
+		head, is, err := readPreface(conn)
+		if string(head) != want || is != (want == preface) || (want == "") != errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("of %q it reads %q, %v, %v", sent, head, is, err)
+		}
+		_, _ = client.Close(), conn.Close()
+	}
+}
+
 // Who has said what they want waits for a server that is busy, however many others
 // come and say nothing; when too many wait, the next one is told so.
 func TestSplitKeepsWhoWaits(t *testing.T) {
