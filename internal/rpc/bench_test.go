@@ -27,7 +27,7 @@ const (
 // BenchmarkWriter measures what 100 watches cost the writer: see Compare.
 func BenchmarkWriter(b *testing.B) {
 	w, socket := startWriter(b)
-	w.Compare(b, socket, benchWatches, benchEvents)
+	w.Compare(b, socket, benchWatches, writertest.Events)
 }
 
 // BenchmarkFanOut measures how many events a second come to 100 watches that have

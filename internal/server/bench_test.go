@@ -31,7 +31,7 @@ func BenchmarkWriter(b *testing.B) {
 			b.Error(err)
 		}
 	})
-	w.Compare(b, socket, maxStreams, 2000)
+	w.Compare(b, socket, maxStreams, writertest.Events)
 }
 
 // openEvents begins an event stream for a benchmark, which counts its events and
