@@ -129,7 +129,7 @@ var durableMutants = []mutant{
 	},
 	{
 		name: "another runtime's state is taken", rules: "D4", file: "store/schema.go",
-		old: "	return fmt.Errorf(\"%w: it is of %s, not of %s\", ErrForeign, stored, given)\n", new: "	return nil\n", tests: "^TestBoltForeign",
+		old: "	return fmt.Errorf(\"%w: it is of %s, not of %s; use another state directory\", ErrForeign, stored, given)\n", new: "	return nil\n", tests: "^TestBoltForeign",
 	},
 	{
 		name: "another runtime under a running agent is recorded", rules: "D4", file: "arbiter/loop.go",
