@@ -67,6 +67,11 @@ func TestStateErrors(t *testing.T) {
 		t.Errorf("locked: %v", err)
 	}
 	must(t, g.Close())
+	// A runtime has answered once.
+	b, _, err := store.OpenBolt(store.BoltConfig{Dir: dir})
+	must(t, err)
+	meta := store.Meta{Epoch: timestamps.Epoch{1}, Runtime: store.RuntimeID{Endpoint: cfg.Endpoint, Node: cfg.NodeName, Name: "containerd"}}
+	must(t, errors.Join(b.Commit(&store.Batch{Meta: meta}), b.Close()))
 	cfg.NodeName = "two"
 	if _, err := pleg.New(cfg); !errors.Is(err, store.ErrForeign) {
 		t.Errorf("of another node: %v", err)

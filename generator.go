@@ -241,7 +241,7 @@ func (g *Generator) SubscribeLive(from *Position) (*LiveSubscription, error) {
 func (g *Generator) Position() Position { return g.loop.Position() }
 
 // Busy reports whether the runtime says much more than usual, over 1,000 events and
-// answers a second. What reads in the background should then leave the processors
+// answers a second, or more than 64 of them are still to be written. What reads in the background should then leave the processors
 // to the generator.
 func (g *Generator) Busy() bool { return g.loop.Busy() }
 

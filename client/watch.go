@@ -173,6 +173,8 @@ func (w *watcher) judge(ctx context.Context, err error) error {
 	case errors.As(told, &expired) && w.o.StartOver && !w.from.Snapshot:
 		w.from, w.lost = From{Snapshot: true}, expired
 		return nil
+	case errors.Is(told, errOther):
+		return told // trying again would not make it plegd
 	case why == plegdv1.Reason_REASON_SLOW && w.met:
 		return nil // the next stream goes on where the loop is; nobody was away
 	case !errors.Is(told, ErrUnavailable) || !w.met && !w.c.options.Wait:

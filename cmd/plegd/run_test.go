@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -355,6 +356,10 @@ func TestSecondSignalEndsAtOnceButNotTheForwardedFirst(t *testing.T) {
 // A terminal that goes away stops the agent as cleanly as Ctrl-C.
 func TestHangupStops(t *testing.T) {
 	t.Parallel()
+	// Where these tests run under nohup, what they start would ignore the signal too.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	_, endpoint := simtest.Start(t, simruntime.Config{})
 	dir := newAgentDir(t)
 	c := start(t, dir.args(endpoint)...)

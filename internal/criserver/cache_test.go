@@ -270,7 +270,7 @@ func TestBatches(t *testing.T) {
 			got = append(got, len(part))
 			total += sizes[i]
 		}
-		if !slices.Equal(got, tc.want) || total < tc.items*tc.size || total > tc.items*(tc.size+10) {
+		if !slices.Equal(got, tc.want) || total < tc.items*tc.size || total > tc.items*(tc.size+16) {
 			t.Errorf("%d of %d bytes: %v, %d bytes", tc.items, tc.size, got, total)
 		}
 	}

@@ -219,13 +219,17 @@ func hasLabels(labels, selector map[string]string) bool {
 	return true
 }
 
+// perItem is what an item takes in a list besides itself at most, bytes: its tag and
+// length.
+const perItem = 6
+
 // batches divides a list into parts, none for an empty list. sizes are those of the
 // parts, in bytes.
 func batches[T proto.Message](items []T) (parts [][]T, sizes []int) {
 	for len(items) > 0 {
 		n, size := 0, 0
 		for n < len(items) && n < batchItems {
-			more := proto.Size(items[n])
+			more := proto.Size(items[n]) + perItem
 			if n > 0 && size+more > batchBytes {
 				break
 			}

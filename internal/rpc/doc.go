@@ -9,7 +9,7 @@
 //     position to go on from.
 //  2. Everything is bounded: messages, calls at once, those that last, connections,
 //     calls that have the runtime asked, and what clients don't take: answers and
-//     pods in bytes of all clients, events in 64 KiB of each watch. What is 1 KiB or
+//     pods in bytes of all clients, events in 64 KiB and a message of each watch. What is 1 KiB or
 //     less isn't counted: of such answers gRPC keeps as many as a connection may have
 //     calls.
 //  3. An event is encoded once, however many watches send it.

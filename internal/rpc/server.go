@@ -41,7 +41,7 @@ const (
 	// A call that waits costs its goroutines, some 20 KiB.
 	maxStreams, maxCalls = 128, 1024
 	// maxWatches at once: five for each pod of a full node. One that is not read
-	// holds up to 64 KiB that gRPC has taken and not yet sent.
+	// holds up to 64 KiB and a message that gRPC has taken and not yet sent.
 	maxWatches = 512
 	// maxAside are the streams of gRPC's own services, which last as watches do, and
 	// maxWaits the calls that wait for the runtime. So a quarter of all calls is left

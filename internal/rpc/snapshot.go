@@ -67,6 +67,9 @@ func (p *podParts) send(send func([]*plegdv1.Pod) error) error {
 	})
 }
 
+// perItem is what a pod takes in a list besides itself at most, bytes: its tag and length.
+const perItem = 6
+
 // chunks converts pods. There is at least one part, of no pods if there are none.
 // sizes are those of the parts as they are sent, bytes.
 func chunks(pods []pleg.Pod, full bool) (parts [][]*plegdv1.Pod, sizes []int, err error) {
@@ -76,7 +79,7 @@ func chunks(pods []pleg.Pod, full bool) (parts [][]*plegdv1.Pod, sizes []int, er
 		if err != nil {
 			return nil, nil, err
 		}
-		n, last := proto.Size(p), len(parts)-1
+		n, last := proto.Size(p)+perItem, len(parts)-1
 		if len(parts[last]) > 0 && sizes[last]+n > chunkBytes {
 			parts, sizes, last = append(parts, nil), append(sizes, 0), last+1
 		}

@@ -11,6 +11,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/unsent"
+	"github.com/plegd/plegd/internal/watch"
 )
 
 const (
@@ -55,7 +56,7 @@ func prepare(r *http.Request, build func(*prepared) error) (*prepared, error) {
 	case m.making <- struct{}{}:
 		defer func() { <-m.making }()
 	case <-r.Context().Done():
-		return nil, r.Context().Err()
+		return nil, watch.ErrStopping // or the client is gone, and doesn't read it
 	}
 	p := &prepared{}
 	if err := build(p); err != nil {

@@ -408,18 +408,18 @@ func (w *Watch) due(m Message) Message {
 
 // Pods returns the pods that are selected, and the position that continues
 // them. What was never listed is unknown, and unknown is never empty: without a
-// full list in this run, or pods of an earlier one, the error wraps ErrUnknown.
+// full list in this run, or selected pods of an earlier one, the error wraps ErrUnknown.
 func Pods(src Source, sel *selection.Selection) ([]pleg.Pod, pleg.Position, error) {
 	why := unlisted(src.Health()) // asked first, so that a list that is told of is also in the pods
 	all, at := src.Pods()
-	if why != nil && !slices.ContainsFunc(all, func(p pleg.Pod) bool { return p.Restored }) {
-		return nil, pleg.Position{}, why
-	}
 	pods := []pleg.Pod{}
 	for i := range all {
 		if sel.Pod(&all[i]) {
 			pods = append(pods, all[i])
 		}
+	}
+	if why != nil && !slices.ContainsFunc(pods, func(p pleg.Pod) bool { return p.Restored }) {
+		return nil, pleg.Position{}, why
 	}
 	return pods, at, nil
 }
