@@ -133,6 +133,7 @@ type watcher struct {
 	c      *Client
 	o      WatchOptions
 	from   From          // where the next stream begins
+	at     string        // the position up to which all has come
 	lost   *ExpiredError // why that is a snapshot
 	yield  func(*Update, error) bool
 	delays backoff.BackOff
@@ -235,17 +236,21 @@ func (w *watcher) stream(ctx context.Context) error {
 			for i, ev := range m.Events.Events {
 				switch {
 				case !ev.Live:
-					w.from = From{Position: ev.Position}
+					w.reached(ev.Position)
 				case i == len(m.Events.Events)-1 && m.Events.Position != "":
-					w.from = From{Position: m.Events.Position}
+					w.reached(m.Events.Position)
 				}
-				if !w.yield(&Update{Event: ev, Position: w.from.Position}, nil) {
+				if !w.yield(&Update{Event: ev, Position: w.at}, nil) {
 					return errBroken
 				}
 			}
 		case *plegdv1.WatchResponse_Bookmark:
-			w.from = From{Position: m.Bookmark.Position}
-			update := &Update{Position: w.from.Position}
+			if w.from.Time.IsZero() {
+				w.reached(m.Bookmark.Position)
+			} else {
+				w.at = m.Bookmark.Position // it may be before the time, until an event has come
+			}
+			update := &Update{Position: w.at}
 			if m.Bookmark.SnapshotEnd {
 				update.Pods, update.Lost = append([]*Pod{}, pods...), w.lost
 				pods, w.lost = nil, nil
@@ -256,6 +261,11 @@ func (w *watcher) stream(ctx context.Context) error {
 		default: // of a newer agent
 		}
 	}
+}
+
+// reached notes that all up to a position has come.
+func (w *watcher) reached(position string) {
+	w.at, w.from = position, From{Position: position}
 }
 
 // errSilent is why a stream is given up that should have said something.

@@ -124,9 +124,9 @@ func (s slow) Watch(req *plegdv1.WatchRequest, stream grpc.ServerStreamingServer
 // later answer.
 func TestPodsWatchOfASlowAgent(t *testing.T) {
 	t.Parallel()
-	agent := slow{happened: make(chan struct{}), takes: time.Second}
+	agent := slow{happened: make(chan struct{}), takes: 3 * time.Second}
 	socket := serveAs(t, agent)
-	c := start(t, "pods", "--watch", "--socket", socket, "--timeout", "500ms")
+	c := start(t, "pods", "--watch", "--socket", socket, "--timeout", "2s")
 	rows := c.scan(t)
 	rows.await(t, "- web ready 0/0 0")
 	close(agent.happened)

@@ -412,7 +412,7 @@ func TestTooManyCalls(t *testing.T) {
 func TestUnaskedCallEnds(t *testing.T) {
 	t.Parallel()
 	n := rpctest.New(t)
-	n.RPC.Stall = 300 * time.Millisecond
+	n.RPC.Stall = time.Second
 	n.Start()
 	ctx, cancel := context.WithTimeout(t.Context(), rpctest.Timeout)
 	defer cancel()

@@ -61,7 +61,7 @@ func TestUnreadAnswerIsCut(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			n := rpctest.New(t)
 			log := &logtest.Buffer{}
-			n.RPC.Stall, n.RPC.Logger = 200*time.Millisecond, log.Logger()
+			n.RPC.Stall, n.RPC.Logger = time.Second, log.Logger()
 			manyPods(t, n, 1)
 			c := api(t, n.Socket)
 			stream, err := c.Watch(t.Context(), &plegdv1.WatchRequest{})

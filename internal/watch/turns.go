@@ -15,8 +15,8 @@ const (
 	// second, one after the other, and read at most 160,000 events.
 	turnTime, eventTime, turnCredit = 200 * time.Microsecond, 6 * time.Microsecond, 20 * time.Millisecond
 	// busyShare is which part of that time readers have while the source is busy,
-	// one after the other: 1 in so many. busyPoll is how often the others look whether
-	// it has caught up.
+	// one after the other: 1 in so many. busyPoll is how often it is looked whether that
+	// is over.
 	busyShare, busyPoll = 40, 25 * time.Millisecond
 )
 
@@ -68,17 +68,15 @@ func (t *Turns) giveWay(ctx context.Context, src Busier, cost time.Duration) err
 	if !src.Busy() {
 		return nil
 	}
-	poll := time.NewTicker(busyPoll)
-	defer poll.Stop()
-	for src.Busy() {
-		select {
-		case t.one <- struct{}{}:
-			err := sleep(ctx, busyShare*cost)
-			<-t.one
+	select {
+	case t.one <- struct{}{}: // in the order in which they came
+		defer func() { <-t.one }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for left := busyShare * cost; left > 0 && src.Busy(); left -= busyPoll {
+		if err := sleep(ctx, min(left, busyPoll)); err != nil {
 			return err
-		case <-poll.C:
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 	return nil
