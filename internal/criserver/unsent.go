@@ -60,7 +60,7 @@ func (s *Server) hold(ctx context.Context, m any) (any, error) {
 // stream is called for each call of many answers. A list that isn't taken is cut.
 // Sending can't be called off but by the handler's return, so it happens in a
 // goroutine of its own. Events see to themselves: gRPC takes at most 64 KiB of a
-// stream, and waits then.
+// stream and a message, and waits then.
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if info.FullMethod == runtimeapi.RuntimeService_GetContainerEvents_FullMethodName {
 		return handler(srv, ss)

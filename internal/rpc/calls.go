@@ -60,7 +60,7 @@ func (s *Server) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, ha
 
 // hold returns what is to be sent for a message, so that it counts as long as it
 // is not taken. Events that are encoded already are not counted: gRPC takes at most
-// 64 KiB of a stream, and waits then, until the stream is cut.
+// 64 KiB and a message of a stream, and waits then, until the stream is cut.
 func (s *Server) hold(ctx context.Context, m any) (any, error) {
 	msg, ok := m.(proto.Message)
 	info := authOf(ctx)
