@@ -242,6 +242,13 @@ func TestPodsBeforeTheFirstList(t *testing.T) {
 	n.Runtime.Freeze()
 	defer n.Runtime.Thaw()
 	a = n.StartUnready()
+	sel, err := selection.New(selection.Filter{Pods: []string{"other"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pods, _, err := watch.Pods(a.Generator, sel); !errors.Is(err, watch.ErrUnknown) {
+		t.Errorf("nothing is known of what was chosen, and that is taken for none: %v, %v", pods, err)
+	}
 	pods, at, err := watch.Pods(a.Generator, nil)
 	if err != nil || len(pods) != 1 || at != a.Generator.Position() {
 		t.Errorf("pods %v at %s, %v", pods, at, err)
