@@ -84,10 +84,11 @@ generated:
 
 .PHONY: unit
 unit: cc chromium ## Unit tests under the race detector
-	@go test -race $$(go list $(PKG) | grep -v -e /test/e2e$$ -e /test/policy$$ -e /test/mutation$$ -e /test/field$$)
+	@go test -race -p $$(( $$(nproc) + 1 )) $$(go list $(PKG) | grep -v -e /test/e2e$$ -e /test/policy$$ -e /test/mutation$$ -e /test/field$$)
 	@go test -race ./test/field # by itself: its runtimes answer within 200 ms or count as hung
 	@mkdir -p $(SIM); $(MAKE) --no-print-directory sim SEEDS=200 FROM=0 >$(SIM)/unit.log || { cat $(SIM)/unit.log; exit 1; }
 	@go test -run '^TestScale' . # what it bounds is memory, which the race detector multiplies
+	@go test -run '^Test(AnythingIsReplayed|SameBytes)$$' ./internal/replay # under the race detector goroutines run in any order
 	@unshare --mount true 2>/dev/null || { \
 		printf '\n*** SKIPPED the tests of full and read-only disks (store): no right to mount a tmpfs ***\n' >&2; \
 		[ '$(CI)' != true ]; \
@@ -132,25 +133,28 @@ sim-binaries:
 # The tests on real runtimes, with the binary and the runtimes that make has built.
 E2E := PLEGD_E2E_REQUIRED=1 PLEGD_E2E_RUNTIMES=$(RUNTIMES) PLEGD_E2E_BIN=$(CURDIR)/bin/plegd go test -count=1 -parallel 5
 
-.PHONY: e2e e2e-long e2e-kubelet
+.PHONY: e2e e2e-long e2e-kubelet comparison
 ifeq ($(NO_RUNTIMES),)
 e2e: build $(RUNTIMES)/installed $(RUNTIMES)/critest/critest ## Black-box tests of bin/plegd on real containerds (root on Debian 12)
-	@$(E2E) -timeout 15m -skip '^TestKubelet$$' ./test/e2e
+	@$(E2E) -timeout 15m -skip '^(TestKubelet|TestComparison)$$' ./test/e2e
 
 e2e-long: build $(RUNTIMES)/installed ## The same at length: 50 kills under churn, 110 pods, with figures (15 min)
 	@PLEGD_E2E_LONG=1 $(E2E) -timeout 40m -v -run 'UnderChurn|ManyPods|Upgrade|AgentStopped|MemoryBound' ./test/e2e
 
 e2e-kubelet: build $(RUNTIMES)/installed $(RUNTIMES)/kubelet/kubelet ## A real kubelet makes the pods; its PLEG beside ours (10 min)
 	@$(E2E) -timeout 30m -v -run '^TestKubelet$$' ./test/e2e
+
+comparison: build $(RUNTIMES)/installed ## Measure evented, generic, hybrid and hinted side by side, and write docs/comparison.md (15 min); reports in comparison/
+	@PLEGD_COMPARISON=$(CURDIR)/comparison $(E2E) -timeout 60m -v -run '^TestComparison$$' ./test/e2e
 else ifeq ($(CI),true)
-e2e e2e-long e2e-kubelet:
+e2e e2e-long e2e-kubelet comparison:
 	@echo 'real runtime tests cannot run: $(NO_RUNTIMES); CI must not pass without them' >&2; exit 1
 else
 e2e: # The package still runs, so that what needs no runtime (proxy, parsers) is tested.
 	@go test -count=1 ./test/e2e
 	@printf '\n*** SKIPPED real runtime tests: %s ***\n' '$(NO_RUNTIMES)' >&2
 
-e2e-long e2e-kubelet:
+e2e-long e2e-kubelet comparison:
 	@echo 'real runtime tests cannot run: $(NO_RUNTIMES)' >&2; exit 1
 endif
 

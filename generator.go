@@ -138,10 +138,10 @@ func (g *Generator) compose() (err error) {
 		m = metrics.New(g.gauges, cfg.KubeletMetrics)
 	}
 	g.loop, err = arbiter.NewLoop(arbiter.Config{
-		Store: g.store, Clock: cfg.Clock, Log: cfg.Logger, Observer: m, CommitRate: cfg.CommitRate, BootID: cfg.BootID,
+		Store: g.store, Clock: cfg.Clock, Log: cfg.Logger, Observer: published{m, g}, CommitRate: cfg.CommitRate, BootID: cfg.BootID,
 		// What can't be written is held as long as the journal would keep it.
 		Unwritten: cfg.Retention.Entries, UnwrittenBytes: cfg.Retention.Bytes,
-		Limits:  arbiter.Limits{BasePeriod: int64(cfg.RelistPeriod)},
+		Limits:  arbiter.Limits{BasePeriod: int64(cfg.RelistPeriod), Tombstones: cfg.hooks.Tombstones, TombstoneAge: cfg.hooks.TombstoneAge},
 		Runtime: store.RuntimeID{Endpoint: path, Node: cfg.NodeName},
 	})
 	if err != nil {
@@ -150,7 +150,7 @@ func (g *Generator) compose() (err error) {
 	g.runtime.init()
 	g.client, err = cri.Dial(cri.Config{
 		Endpoint: cfg.Endpoint, RPCTimeout: cfg.RPCTimeout, Clock: cfg.Clock, Observer: m, Connected: g.connected, Gated: true,
-		Dialer: cfg.hooks.Dialer, Stats: cfg.hooks.Stats,
+		Dialer: cfg.hooks.Dialer, Redial: cfg.hooks.Redial, Stats: cfg.hooks.Stats,
 	})
 	if err != nil {
 		return err
@@ -179,12 +179,25 @@ func (g *Generator) compose() (err error) {
 	return nil
 }
 
+// published hands what the loop has published to the relister too.
+type published struct {
+	arbiter.Observer
+	g *Generator
+}
+
+// Published implements arbiter.Observer.
+func (p published) Published(ev *store.Event, latency time.Duration) {
+	p.Observer.Published(ev, latency)
+	p.g.relister.Told(ev)
+}
+
 // composeWatcher makes the part that reads the event stream.
 func (g *Generator) composeWatcher() (err error) {
 	g.watcher, err = evented.New(evented.Config{
 		Open: g.openStream,
 		Sink: g.loop, Calls: g.loop.Calls(), Clock: g.cfg.Clock,
 		Required: g.cfg.Mode == ModeEvented, Admit: g.admitStream, Random: g.cfg.random("watcher"),
+		BackoffMax: g.cfg.hooks.StreamBackoff,
 	})
 	return err
 }
@@ -241,8 +254,8 @@ func (g *Generator) SubscribeLive(from *Position) (*LiveSubscription, error) {
 func (g *Generator) Position() Position { return g.loop.Position() }
 
 // Busy reports whether the runtime says much more than usual, over 1,000 events and
-// answers a second, or more than 64 of them are still to be written. What reads in the background should then leave the processors
-// to the generator.
+// answers a second, or more than 64 of them are still to be written. What reads in the
+// background should then leave the processors to the generator.
 func (g *Generator) Busy() bool { return g.loop.Busy() }
 
 // Oldest returns the oldest position that can be subscribed from.

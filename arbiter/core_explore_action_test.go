@@ -115,9 +115,9 @@ func (n *node) answerActions(w *smallWorld, i int, list []action) []action {
 			continue
 		}
 		p := f.during.last().of(slot)
-		if n.may(faultLie) {
-			for _, lie := range w.lies(slot, p) {
-				list = append(list, act(doAnswer, i, last).but(slot, lie))
+		for _, what := range w.lies(slot, p) {
+			if n.mayLie(w, lie{uint8(slot), what}) {
+				list = append(list, act(doAnswer, i, last).but(slot, what))
 			}
 		}
 		if n.may(faultUnknown) && p.exists() {
@@ -216,6 +216,7 @@ func (n *node) do(w *smallWorld, u *said, a action) string {
 // input gives the core an input and checks what it decides.
 func (n *node) input(w *smallWorld, in Input) string {
 	n.mem.events = nil
+	n.shown(w, in)
 	out := n.step(in)
 	n.take(&out)
 	return n.check(w, &out, in)
@@ -301,6 +302,46 @@ func (n *node) witness(slot int) {
 	n.liar = n.liar || n.seen.lies[slot] > 1
 }
 
+// shown forgets what spoke for the removal of a thing that the core holds and an
+// input shows, and for its return to an earlier state if it shows it in none: only what
+// stands after everything known counts (O3, O4).
+func (n *node) shown(w *smallWorld, in Input) {
+	shows := func(id string, state store.State) {
+		e := n.core.ents[id]
+		if e == nil {
+			return
+		}
+		slot := w.slot(id)
+		n.seen.lies[slot] = 0
+		if state >= e.rec.State {
+			n.seen.lowers[slot] = 0
+		}
+	}
+	all := func(items []Item) {
+		for i := range items {
+			shows(items[i].ID, rung(items[i].Kind, items[i].State))
+		}
+	}
+	switch in := in.(type) {
+	case *EventSeen:
+		if in.Type == EventDeleted { // its own payload takes nothing back
+			return
+		}
+		if in.Sandbox != nil {
+			shows(in.Sandbox.ID, rung(in.Sandbox.Kind, in.Sandbox.State))
+		}
+		all(in.Containers)
+		shows(in.ID, claimed(in.Type))
+	case *StatusSeen:
+		if in.Item != nil {
+			shows(in.ID, rung(in.Item.Kind, in.Item.State))
+		}
+	case *ListSeen:
+		all(in.Sandboxes)
+		all(in.Containers)
+	}
+}
+
 // haunt takes an answer for two lies that shows what was removed and forgotten:
 // nothing is left to tell it from what is new, so it is told from the beginning.
 func (n *node) haunt(w *smallWorld, s sight) {
@@ -325,12 +366,18 @@ func (n *node) answer(w *smallWorld, u *said, a action) string {
 	case asUnknown:
 		n.spend(faultUnknown)
 	default:
+		n.again = lie{}
+		if n.may(faultLie) { // the first time
+			n.again = lie{s.slot, s.what}
+		}
 		n.spend(faultLie)
 		switch s.what {
 		case missing:
 			n.witness(int(s.slot))
 		case asExited:
 			n.seen.exit |= 1 << s.slot
+		case asMade, asReady:
+			n.seen.lowers[s.slot]++
 		}
 	}
 	if f.key.Kind != ActStatus && !f.half {

@@ -17,7 +17,10 @@ func (x *naming) digest(w *smallWorld, n *node) uint64 {
 	}
 	var lies uint64
 	for i := range n.seen.lies {
-		lies = lies<<2 | uint64(min(n.seen.lies[i], 2))
+		lies = lies<<4 | uint64(min(n.seen.lowers[i], 2))<<2 | uint64(min(n.seen.lies[i], 2))
+	}
+	if w.twice && n.left > 0 {
+		lies = lies<<8 | uint64(n.again.slot)<<4 | uint64(n.again.what)
 	}
 	h.num(uint64(n.truly), uint64(n.left)<<32|uint64(used)<<2|flags(n.holding), lies,
 		uint64(n.seen.exit)<<16|uint64(n.seen.listed)<<8|uint64(n.seen.begun), uint64(age(n.mono, n.doubted)))

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/plegd/plegd/store"
 )
 
 // search goes breadth-first through all states of a small world. States are
@@ -25,6 +27,7 @@ type search struct {
 	states     atomic.Int64 // different ones
 	steps      atomic.Int64 // actions tried
 	settlings  atomic.Int64 // actions done to let it be quiet
+	returns    atomic.Int64 // to an earlier state, told
 	deadline   time.Time
 	mostStates int64
 	stop       atomic.Bool
@@ -117,6 +120,7 @@ func (s *search) expand(layer []*frontier) []*frontier {
 			}
 			s.steps.Add(k.steps)
 			s.settlings.Add(k.settlings)
+			s.returns.Add(k.returns)
 		})
 	}
 	wg.Wait()
@@ -142,7 +146,7 @@ type worker struct {
 	trace []action
 	way   []uint64 // digests on the way to stillness
 
-	steps, settlings int64
+	steps, settlings, returns int64
 }
 
 // room sees to it that there are nodes up to a level.
@@ -206,6 +210,11 @@ func (k *worker) try(d int, a action) bool {
 		k.s.fail(why, k.path, a)
 		return false
 	}
+	for i := range n.mem.events {
+		if n.mem.events[i].Change == store.ChangeRegressed {
+			k.returns++
+		}
+	}
 	if !k.s.visited.add(k.name.digest(k.s.w, n)) {
 		return false
 	}
@@ -259,8 +268,8 @@ func (s *search) fail(why string, path []action, more ...action) {
 func (s *search) summary(took time.Duration) string {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return fmt.Sprintf("depth %d, %d states, %d steps and %d to let it be quiet, in %s: %.0f states and %.0f steps a second; memory %d MiB",
-		s.depth, s.states.Load(), s.steps.Load(), s.settlings.Load(), took.Round(time.Second/10),
+	return fmt.Sprintf("depth %d, %d states, %d steps and %d to let it be quiet, %d returns told, in %s: %.0f states and %.0f steps a second; memory %d MiB",
+		s.depth, s.states.Load(), s.steps.Load(), s.settlings.Load(), s.returns.Load(), took.Round(time.Second/10),
 		float64(s.states.Load())/took.Seconds(), float64(s.steps.Load()+s.settlings.Load())/took.Seconds(), m.Sys>>20)
 }
 

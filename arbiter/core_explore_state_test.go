@@ -20,12 +20,19 @@ type node struct {
 	events []notice // by thing and type
 	due    []due    // by key: what the core wants asked and nobody has
 
+	again   lie      // the wrong answer that may come again
 	left    int      // how many more faults may come
 	used    faultSet // which did
 	holding bool     // commits are held back; what a crash leaves is in disk
 	doubted int64    // when the new connection was made, monotonic ns
 
 	seen, kept marks4 // what the oracle remembers; as of the last commit
+}
+
+// lie is a wrong answer about one thing.
+type lie struct {
+	slot uint8
+	what alteration // unaltered: there was none
 }
 
 // own is what a node has for copies, used again and again.
@@ -40,6 +47,7 @@ type own struct {
 // marks4 is what the oracle remembers of each thing.
 type marks4 struct {
 	lies   [4]uint8 // false witnesses of its removal
+	lowers [4]uint8 // answers in an earlier state than the true one, and no true one since
 	exit   uint8    // bits: once said to have exited when it had not
 	listed uint8    // bits: a full list was sent after it was removed, and completed
 	begun  uint8    // bits: its start was told in this incarnation
@@ -91,6 +99,14 @@ func (s *versions) add(v version) {
 }
 
 func (s *versions) last() version { return s.v[s.n-1] }
+
+// mayLie reports whether an answer may be wrong about a thing in this way.
+func (n *node) mayLie(w *smallWorld, l lie) bool {
+	if n.may(faultLie) {
+		return true
+	}
+	return w.twice && n.left > 0 && n.again == l
+}
 
 // faultSet is a set of kinds of fault.
 type faultSet uint16

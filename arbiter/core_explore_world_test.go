@@ -15,6 +15,7 @@ type smallWorld struct {
 	known  bool    // the agent has listed and inspected it already
 	faults int     // how many faults, of different kinds, may come together
 	steady bool    // nothing wrong is said of what doesn't change
+	twice  bool    // the one wrong answer may come again, and be believed (O3, O4)
 	calls  int     // how many calls may be on their way at once
 	late   int     // how many events may be on their way; of more, one is lost
 
@@ -119,7 +120,7 @@ func bothWays(x thing, change func(*Item)) [2]*Item {
 func alter(it *Item, a alteration) {
 	switch a {
 	case asMade:
-		it.State = criContainerCreated
+		it.State, it.StartedAt, it.Exit = criContainerCreated, 0, store.Exit{}
 	case asExited:
 		it.State = criContainerExited
 	case asReady:
@@ -281,6 +282,10 @@ func (w *smallWorld) lies(slot int, p phase) []alteration {
 	switch {
 	case p == unborn:
 		return nil
+	case w.twice && p.exists() && w.things[slot].kind == store.KindContainer && p != made:
+		return []alteration{missing, asMade}
+	case w.twice && p == made: // exited without a code is believed twice, and promised nothing
+		return []alteration{missing}
 	case p.gone():
 		return []alteration{asGhost}
 	case w.things[slot].kind == store.KindSandbox && p == up:

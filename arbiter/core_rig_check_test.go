@@ -18,6 +18,16 @@ var stateOf = map[store.EventType]store.State{
 	store.SandboxRemoved: store.StateRemoved, store.ContainerRemoved: store.StateRemoved,
 }
 
+// stateNamed is the state that an event says something is in now.
+func stateNamed(ev *store.Event) store.State {
+	for _, state := range []store.State{store.StateCreated, store.StateUp, store.StateDown} {
+		if ev.State == state.Name(eventKey(ev).Kind) {
+			return state
+		}
+	}
+	return store.StateNone
+}
+
 // eventKey names that entity. A liar may first call an id a sandbox and then a
 // container: what was told of the one is then told to be over.
 func eventKey(ev *store.Event) store.Key {
@@ -38,7 +48,7 @@ func (r *rig) checkEvent(ev *store.Event) {
 		if ev.Incarnation != was.incarnation+1 && was.incarnation != 0 {
 			r.fault("O9: %s returns in incarnation %d after %d", id.ID, ev.Incarnation, was.incarnation)
 		}
-		r.mem.told[id] = toldUpTo{ev.Incarnation, store.StateNone}
+		r.mem.told[id] = toldUpTo{ev.Incarnation, stateNamed(ev)}
 		return
 	case !lifecycle:
 		return
@@ -112,8 +122,10 @@ func (r *rig) compare() {
 		if c.tombs[id] != nil {
 			r.fault("O6: %s is live and a tombstone", id)
 		}
+		r.compareTold(&e.rec)
 	}
 	for id, t := range c.tombs {
+		r.compareTold(t)
 		if r.mem.tombs[id] != t {
 			r.fault("D1: tombstone of %s was not handed over to be stored", id)
 		}
@@ -125,5 +137,20 @@ func (r *rig) compare() {
 		if e := c.ents[id]; e == nil && c.tombs[id] == nil && a.Why&^store.ReasonConfirm != 0 {
 			r.fault("O8: question %v about nothing, %s", a.Why.Names(), id)
 		}
+	}
+}
+
+// compareTold: what a record says was told is what the journal tells. Of what is quiet
+// nothing is told; of what came again after it was told removed and then forgotten,
+// nothing yet (O6).
+func (r *rig) compareTold(rec *store.Record) {
+	told := r.mem.told[store.Key{Kind: rec.Kind, ID: rec.ID}]
+	switch want := (toldUpTo{rec.Incarnation, rec.Journaled}); {
+	case told == want:
+	case rec.Quiet && told.state == store.StateNone:
+	case rec.Journaled == store.StateNone && (told.state == store.StateNone || told.state == store.StateRemoved):
+	default:
+		r.fault("O9: %s counts as told %s in life %d, and the journal has %s in life %d", rec.ID,
+			rec.Journaled.Name(rec.Kind), rec.Incarnation, told.state.Name(rec.Kind), told.incarnation)
 	}
 }

@@ -21,7 +21,19 @@ type storm struct {
 	lies   int // how many more
 	log    []string
 
+	stubborn stubborn // a lie that is told again and again
+
 	askedTwice bool // when quiet, a second full list was to decide a removal
+}
+
+// stubborn is a lie about one thing: that it has not come so far as it has, or is
+// gone. Once it is believed by nobody; told again it is a return to an earlier state
+// (O3), or a removal (O4).
+type stubborn struct {
+	id    string
+	state int32
+	gone  bool
+	times int // how many answers more
 }
 
 func newStorm(limits Limits, lies int) *storm {
@@ -103,7 +115,11 @@ func (s *storm) blow(t *rapid.T) {
 	case 13:
 		s.upset(t)
 	case 14:
-		s.falseEvent(t)
+		if rapid.IntRange(0, 2).Draw(t, "stubborn") == 0 {
+			s.persist(t)
+		} else {
+			s.falseEvent(t)
+		}
 	default:
 		if s.wake != 0 && s.wake <= s.mono {
 			s.wake = 0
@@ -166,12 +182,61 @@ func (s *storm) work(t *rapid.T, i int) {
 		return
 	}
 	in := s.advance(s.world, c)
-	if c.phase%2 == 1 && s.lie(t) {
-		s.falsify(t, c)
+	if c.phase%2 == 1 {
+		if s.lie(t) {
+			s.falsify(t, c)
+		}
+		s.insist(c)
 	}
 	if in != nil {
 		s.calls = slices.Delete(s.calls, i, i+1)
 		s.give(in)
+	}
+}
+
+// insist puts the stubborn lie into an answer.
+func (s *storm) insist(c *call) {
+	lie := &s.stubborn
+	told := func(it Item) bool {
+		return lie.times > 0 && it.ID == lie.id && (lie.gone || it.State != lie.state)
+	}
+	tell := func() {
+		s.log = append(s.log, fmt.Sprintf("the lie about %s is told", lie.id))
+		lie.times--
+	}
+	lowered := func(it Item) Item {
+		it.State, it.Exit = lie.state, store.Exit{}
+		if it.Kind == store.KindContainer && it.State == criContainerCreated {
+			it.StartedAt = 0
+		}
+		return it
+	}
+	if c.key.Kind == ActStatus {
+		switch {
+		case c.status == nil || !told(*c.status):
+		case lie.gone:
+			tell()
+			c.status = nil
+		default:
+			tell()
+			it := lowered(*c.status)
+			c.status = &it
+		}
+		return
+	}
+	items := &c.sandboxes
+	if c.phase == 3 {
+		items = &c.containers
+	}
+	i := slices.IndexFunc(*items, told)
+	switch {
+	case i < 0:
+	case lie.gone:
+		tell()
+		*items = slices.Delete(*items, i, i+1)
+	default:
+		tell()
+		(*items)[i] = lowered((*items)[i])
 	}
 }
 
@@ -231,6 +296,67 @@ func (s *storm) falseEvent(t *rapid.T) {
 	s.give(ev)
 }
 
+// persist begins a stubborn lie about a state, that some calls in a row tell, and
+// others later as they come.
+func (s *storm) persist(t *rapid.T) {
+	if x, ok := s.drawHeld(t, true); ok && s.lies >= 2 {
+		times := rapid.IntRange(2, 4).Draw(t, "times")
+		s.stubborn = stubborn{id: x.id, state: criOf(x.kind, x.state-1), times: times}
+		s.lies -= times
+		s.ask(t, x.id, rapid.IntRange(1, 3).Draw(t, "calls"))
+	}
+}
+
+// drawHeld draws something of which the core knows the true state; one that could be said
+// to be in an earlier state, if that is wanted. It reports false if there is none.
+func (s *storm) drawHeld(t *rapid.T, lowerable bool) (x thing, ok bool) {
+	var ids []string
+	for id, x := range s.world.things {
+		if e := s.core.ents[id]; e == nil || e.rec.State != x.state {
+			continue
+		}
+		if !lowerable || x.state == store.StateDown || x.state == store.StateUp && x.kind == store.KindContainer {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return thing{}, false
+	}
+	slices.Sort(ids)
+	return s.world.things[rapid.SampledFrom(ids).Draw(t, "held")], true
+}
+
+// ask makes so many whole calls that speak of a thing.
+func (s *storm) ask(t *rapid.T, id string, calls int) {
+	for range calls {
+		key := ActionKey{ActStatus, id}
+		if rapid.Bool().Draw(t, "list") {
+			key = ActionKey{Kind: ActList}
+		}
+		c := s.newCall(key)
+		s.calls = append(s.calls, c)
+		for slices.Contains(s.calls, c) {
+			s.work(t, len(s.calls)-1)
+		}
+		s.pass(second / 10)
+	}
+}
+
+// lieOnce has one call tell a lie that is one: about something that the core knows.
+func (s *storm) lieOnce(t *rapid.T) {
+	gone := rapid.Bool().Draw(t, "gone")
+	x, ok := s.drawHeld(t, !gone)
+	if !ok {
+		return
+	}
+	s.stubborn = stubborn{id: x.id, gone: gone, times: 1}
+	if !gone {
+		s.stubborn.state = criOf(x.kind, x.state-1)
+	}
+	s.ask(t, x.id, 1)
+	s.stubborn = stubborn{} // told, or the call has failed
+}
+
 // upset does what befalls the agent.
 func (s *storm) upset(t *rapid.T) {
 	switch rapid.IntRange(0, 6).Draw(t, "upset") {
@@ -258,7 +384,7 @@ func (s *storm) upset(t *rapid.T) {
 // are due. A second list there is only where the core asks for one and O4 wants it: where the first one
 // lost half of everything, or something of more than 16 sandboxes. It returns how many there were.
 func (s *storm) settle(t *rapid.T) (lists int) {
-	s.events = nil
+	s.events, s.stubborn = nil, stubborn{}
 	s.log = append(s.log, "quiet")
 	s.give(&TimePassed{At: s.stamp()}) // a clock step that is not noticed yet is
 	s.answer()

@@ -75,7 +75,7 @@ func BenchmarkSubscription(b *testing.B) {
 			d.sync(items(names("s", 1000))...)
 			if from == "store" {
 				d.feed.mu.Lock()
-				d.feed.tail = nil
+				d.feed.prev, d.feed.tail = d.feed.tail[len(d.feed.tail)-1].Position, nil
 				d.feed.mu.Unlock()
 			}
 			b.ReportAllocs()

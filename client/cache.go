@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -107,13 +106,16 @@ func (k *Cache) Run(ctx context.Context) error {
 	watching.Go(func() { watched <- k.watch(ctx, news) })
 	delays, looks := retry.Delays(retryFirst, retryMost), retry.Delays(retryFirst, retryMost)
 	var look <-chan time.Time // at what is restored
+	looked := ""              // at which of it last
 	for {
 		select {
 		case err := <-watched:
 			return err
 		case <-look:
 			look = nil
-			news.add(k.restored()...)
+			if looked = after(k.restored(), looked); looked != "" {
+				news.add(looked)
+			}
 			continue
 		case <-news.came:
 		}
@@ -135,27 +137,22 @@ func (k *Cache) Run(ctx context.Context) error {
 			return err
 		}
 		if again {
-			wait(ctx, delays.NextBackOff())
+			if err := retry.Sleep(ctx, delays.NextBackOff()); err != nil {
+				return err
+			}
 		}
-		switch n := len(k.restored()); {
-		case n == 0:
-			look = nil
+		switch restored := k.restored(); {
+		case len(restored) == 0:
+			look, looked = nil, ""
 			looks.Reset()
+		case looked != "" && !slices.Contains(restored, looked): // the runtime was listed: what of the others?
+			looked = ""
+			looks.Reset()
+			news.add(restored...)
 		case look == nil:
 			look = time.After(looks.NextBackOff())
 		}
 	}
-}
-
-// restored returns the keys of the pods that the agent had not seen in its run when
-// they were read. No event tells that it has.
-func (k *Cache) restored() (keys []string) {
-	for _, pod := range k.List() {
-		if pod.Restored {
-			keys = append(keys, pod.Key)
-		}
-	}
-	return keys
 }
 
 // read reads the pods that events have told of. It reports whether the agent wasn't
@@ -244,34 +241,6 @@ func (k *Cache) put(key string, pod *Pod) {
 // keyOfSandbox begins the key of a pod without a UID.
 const keyOfSandbox = "sandbox:"
 
-// choosesPods refuses a filter that can't choose pods.
-func choosesPods(filter *Filter) error {
-	if len(filter.GetTypes())+len(filter.GetSources()) > 0 {
-		return fmt.Errorf("%w: types and sources choose events, and here are pods", ErrInvalid)
-	}
-	if slices.Contains(filter.GetContainers(), "") { // the agent sees the rest
-		return fmt.Errorf("%w: invalid filter: container \"\": must not be empty", ErrInvalid)
-	}
-	return nil
-}
-
-// ofPods returns what chooses all events of the pods that a filter may choose. Events
-// of sandboxes have no container, and yet are news of pods that are chosen by one.
-func ofPods(filter *Filter) *Filter {
-	f := proto.CloneOf(filter)
-	if f != nil {
-		f.Containers = nil
-	}
-	return f
-}
-
-// chosen reports whether a pod that the rest of the filter chooses is chosen by
-// its containers too. They alone come and go.
-func chosen(filter *Filter, pod *Pod) bool {
-	names := filter.GetContainers()
-	return len(names) == 0 || slices.ContainsFunc(pod.Containers, func(c *Container) bool { return slices.Contains(names, c.Name) })
-}
-
 func tell(f func(*Pod), pod *Pod) {
 	if f != nil {
 		f(pod)
@@ -284,70 +253,4 @@ func same(a, b *Pod) bool {
 	c := proto.CloneOf(b)
 	c.Position = a.Position
 	return proto.Equal(a, c)
-}
-
-// wait waits, but no longer than ctx.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
-
-// news is what a cache has still to take: a snapshot, and then the pods that
-// events have told of since.
-type news struct {
-	came chan struct{} // has one if there is something
-
-	mu       sync.Mutex
-	snapshot []*Pod
-	has      bool // a snapshot
-	dirty    []string
-	is       map[string]bool // in dirty
-}
-
-func newNews() *news { return &news{came: make(chan struct{}, 1), is: map[string]bool{}} }
-
-func (n *news) replace(pods []*Pod) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.snapshot, n.has, n.dirty, n.is = pods, true, nil, map[string]bool{}
-	n.leave()
-}
-
-// add notes pods by their keys.
-func (n *news) add(keys ...string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, key := range keys {
-		if !n.is[key] {
-			n.is[key] = true
-			n.dirty = append(n.dirty, key)
-		}
-	}
-	n.leave()
-}
-
-func (n *news) leave() {
-	select {
-	case n.came <- struct{}{}:
-	default:
-	}
-}
-
-// fresh reports whether there is a snapshot to take.
-func (n *news) fresh() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.has
-}
-
-func (n *news) take() (snapshot []*Pod, has bool, dirty []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	snapshot, has, dirty = n.snapshot, n.has, n.dirty
-	n.snapshot, n.has, n.dirty, n.is = nil, false, nil, map[string]bool{}
-	return snapshot, has, dirty
 }

@@ -253,10 +253,7 @@ func TestCacheOfWhatIsRestored(t *testing.T) {
 	a := n.Start()
 	a.Settle()
 	a.Stop()
-	for _, method := range []string{"ListPodSandbox", "StreamPodSandboxes"} {
-		_, err := n.Runtime.AddRule(simruntime.Rule{Method: method, Code: codes.Internal, Message: "not now"})
-		n.Must(err)
-	}
+	n.ListsAre(simruntime.Rule{Code: codes.Internal, Message: "not now"})
 	n.StartUnready()
 	c := dial(t, n.Socket, client.Options{Wait: true})
 	m := newMirror(t)

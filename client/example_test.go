@@ -2,7 +2,9 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/plegd/plegd/client"
 )
@@ -74,6 +76,32 @@ func ExampleClient_NewCache() {
 	case err := <-ended:
 		fmt.Println(err)
 	}
+}
+
+// One look: the pods of a namespace, and one of them as it is now.
+func ExampleClient_Pods() {
+	ctx := context.Background()
+	c, err := client.Dial(client.DefaultSocket, client.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	pods, position, err := c.Pods(ctx, &client.Filter{Namespaces: []string{"shop"}}, client.PodOptions{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(len(pods), "pods as of", position)
+	if len(pods) == 0 {
+		return
+	}
+	pod, err := c.Pod(ctx, pods[0].Key, client.PodOptions{NewerThan: time.Now()}) // has the runtime asked
+	if errors.Is(err, client.ErrNoPod) {
+		fmt.Println("it has gone meanwhile")
+		return
+	}
+	fmt.Println(pod.GetName(), pod.GetIps(), err)
 }
 
 // A job that has ended.

@@ -76,6 +76,11 @@ func TestPresentTakesEvents(t *testing.T) {
 			want.Sandboxes[0], want.Sandboxes[1] = want.Sandboxes[1], want.Sandboxes[0]
 			want.Sandboxes[0].State = "ready"
 		}},
+		// One that is heard of late is not the current one.
+		{sandbox(store.SandboxNotReady, "s0", 12), func() {
+			want.Sandboxes = slices.Insert(want.Sandboxes, 1, &Sandbox{Id: "s0", State: "notready", Incarnation: 1})
+		}},
+		{sandbox(store.SandboxRemoved, "s0", 12), func() { want.Sandboxes = slices.Delete(want.Sandboxes, 1, 2) }},
 		{sandbox(store.SandboxRemoved, "s1", 12), func() { want.Sandboxes = want.Sandboxes[1:] }},
 		{sandbox(store.SandboxRemoved, "s2", 13), func() { want.Sandboxes = want.Sandboxes[:0] }},
 		{container(store.ContainerRemoved, "c2", 14), func() { want.Containers = slices.Delete(want.Containers, 1, 2) }},

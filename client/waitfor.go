@@ -14,11 +14,14 @@ import (
 // that are there now, or after an event of them. It is called after each event, in
 // their order, so it sees each state that they pass through, however short.
 // Without a pod that is chosen it is given none, which is how to wait for one to go.
-// The error is ctx's, met's, or one that trying again would not change.
+// The error is ctx's, met's, or one that trying again would not change. If ctx ends
+// while it isn't known what there is, it is an UnmetError that wraps ctx's.
 //
 // What an earlier run of the agent knew of the pods may have changed since, so it
 // doesn't count: they are waited for until the agent has seen them, and it is asked
-// to list the runtime for that.
+// to list the runtime for that. Then met is called for the events until then, as far as
+// they are kept, and last for what there is: but for those after which something was
+// there of which it turned out that it was known wrongly.
 //
 // The pods are as they were at the beginning and as events have told since. What events
 // don't tell is left out where they have changed something: Reported, Message, Error,
@@ -28,40 +31,55 @@ func (c *Client) WaitFor(ctx context.Context, filter *Filter, met func(pods []*P
 	if err := choosesPods(filter); err != nil {
 		return err
 	}
-	var (
-		there    present
-		merr     error
-		restored bool
-	)
-	w := c.newWatcher(WatchOptions{From: From{Snapshot: true}, Filter: ofPods(filter), StartOver: true}, func(u *Update, _ error) bool {
-		switch {
-		case u.Pods != nil:
-			there = newPresent(u.Pods)
-		case u.Event.GetPodKey() != "":
-			there.take(u.Event)
-		default:
-			return true
-		}
-		pods := there.list(filter)
-		if restored = u.Pods != nil && slices.ContainsFunc(pods, (*Pod).GetRestored); restored {
-			return false
-		}
-		var enough bool
-		enough, merr = met(pods)
-		return !enough && merr == nil
-	})
+	s := waiting{filter: filter, met: met}
+	w := c.newWatcher(WatchOptions{From: From{Snapshot: true}, Filter: ofPods(filter), StartOver: true}, s.take)
 	delays := retry.Delays(retryFirst, retryMost)
 	for {
 		err := w.run(ctx)
-		if !restored || err != nil {
-			return errors.Join(merr, err)
+		if err == nil && s.seen != nil {
+			err = s.catchUp(ctx, w)
 		}
-		if _, err := c.Relist(ctx, true); err != nil && !errors.Is(err, ErrUnavailable) {
-			return err
+		switch {
+		case err != nil:
+			return errors.Join(s.err, unmet(err, cmp.Or(w.why, s.why)))
+		case s.ended:
+			return s.err
+		case s.restored == nil:
+			continue // from where it has caught up
 		}
-		wait(ctx, delays.NextBackOff())
+		s.why = cmp.Or(s.why, errRestored) // the list may hang
+		if _, err := c.Relist(ctx, true); err == nil {
+			s.why = errRestored
+		} else if errors.Is(err, ErrUnavailable) {
+			s.why = err
+		} else {
+			return unmet(err, s.why)
+		}
+		if err := retry.Sleep(ctx, delays.NextBackOff()); err != nil {
+			return unmet(err, s.why)
+		}
 		w.from = From{Snapshot: true}
 	}
+}
+
+// UnmetError says that a wait has ended while it wasn't known what there is.
+type UnmetError struct {
+	Err error // why it has ended: the context's
+	Why error // why it isn't known; wraps ErrUnavailable
+}
+
+// Error says both.
+func (e *UnmetError) Error() string { return e.Err.Error() + ": " + e.Why.Error() }
+
+// Unwrap returns both.
+func (e *UnmetError) Unwrap() []error { return []error{e.Err, e.Why} }
+
+// unmet returns the error of a wait: why it isn't known what there is may be nil.
+func unmet(err, why error) error {
+	if why == nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &UnmetError{Err: err, Why: why}
 }
 
 // present are pods by their keys, kept up to date by events.
@@ -162,13 +180,25 @@ func takeSandbox(pod *Pod, ev *Event) {
 	if state != "" {
 		s.State, s.Incarnation, s.Reported, s.Error = state, ev.Incarnation, "", ""
 	}
-	if state == "ready" { // the current one comes first
+	if state == "ready" {
 		pod.Sandboxes = slices.Insert(slices.Delete(pod.Sandboxes, i, i+1), 0, s)
 	}
+	// The current one comes first. Who is heard of late isn't it where another one is ready.
+	slices.SortStableFunc(pod.Sandboxes, func(a, b *Sandbox) int {
+		switch {
+		case isReady(a) == isReady(b):
+			return 0
+		case isReady(a):
+			return -1
+		}
+		return 1
+	})
 	if pod.Sandboxes[0] == s {
 		s.Ips = withAddress(s.Ips, ev)
 	}
 }
+
+func isReady(s *Sandbox) bool { return s.State == "ready" }
 
 func takeContainer(pod *Pod, ev *Event) {
 	of := ev.Container

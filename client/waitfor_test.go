@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +40,33 @@ func TestWaitForTheAgent(t *testing.T) {
 	n.Must(n.Runtime.ExitContainer(web, 3, ""))
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// An agent that answers, and doesn't know what there is, is not one that doesn't answer.
+func TestWaitForAnAgentThatDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	n := rpctest.New(t)
+	n.ListsAre(simruntime.Rule{Code: codes.Internal, Message: "not now"})
+	n.StartUnready()
+	met := func([]*client.Pod) (bool, error) { return false, errors.New("it is taken for known") }
+	wait := func(socket string) *client.UnmetError {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := dial(t, socket, client.Options{Wait: true}).WaitFor(ctx, nil, met)
+		var unmet *client.UnmetError
+		if !errors.As(err, &unmet) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("error %v", err)
+		}
+		return unmet
+	}
+	var socket *client.SocketError
+	if unmet := wait(n.Socket); errors.As(unmet.Why, &socket) || !strings.Contains(unmet.Why.Error(), "pods are not known yet") {
+		t.Errorf("why: %v", unmet.Why)
+	}
+	if unmet := wait(filepath.Join(t.TempDir(), "none")); !errors.As(unmet.Why, &socket) {
+		t.Errorf("why: %v", unmet.Why)
 	}
 }
 
@@ -130,10 +159,7 @@ func TestWaitForDoesNotTrustWhatIsRestored(t *testing.T) {
 	}
 	n.Must(n.Runtime.RemoveContainer(first))
 	last := n.Container(sandbox, "app")
-	for _, method := range []string{"ListPodSandbox", "StreamPodSandboxes"} {
-		_, err := n.Runtime.AddRule(simruntime.Rule{Method: method, Code: codes.Internal, Message: "not now"})
-		n.Must(err)
-	}
+	n.ListsAre(simruntime.Rule{Code: codes.Internal, Message: "not now"})
 
 	n.Config.StateDir = states[0]
 	a := n.StartUnready()
@@ -145,32 +171,45 @@ func TestWaitForDoesNotTrustWhatIsRestored(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- c.WaitFor(within(t), nil, func(pods []*client.Pod) (bool, error) {
-			state := pods[0].Containers[0].State
+			state := "none"
+			for _, pod := range pods {
+				for _, c := range pod.Containers {
+					state = c.State
+				}
+			}
 			seen.add(state)
 			return state == "exited", nil
 		})
 	}()
+	// Who has no time to wait for that hears why it isn't known.
+	short, cancel := context.WithTimeout(within(t), time.Second)
+	defer cancel()
+	err := c.WaitFor(short, nil, func([]*client.Pod) (bool, error) { return false, errors.New("it is taken for known") })
+	var unmet *client.UnmetError
+	if !errors.As(err, &unmet) || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(unmet.Why, client.ErrUnavailable) || !strings.Contains(err.Error(), "not now") {
+		t.Errorf("error %v", err)
+	}
 	// Lists are asked for, and in vain.
+	running := func(looks int) func() bool {
+		return func() bool { all := seen.all(); return len(all) > looks && all[len(all)-1] == "running" }
+	}
 	failures := func(n int) func() bool { return func() bool { return a.Generator.Status().Relist.Failures > n } }
 	rpctest.WaitFor(t, "lists to fail", failures(3))
 	n.Runtime.ClearRules()
-	rpctest.WaitFor(t, "the truth", func() bool { return seen.line() == "running" })
+	rpctest.WaitFor(t, "the truth", running(0))
 
 	// Another agent, whose events don't continue those before.
-	for _, method := range []string{"ListPodSandbox", "StreamPodSandboxes"} {
-		_, err := n.Runtime.AddRule(simruntime.Rule{Method: method, Code: codes.Internal, Message: "not now"})
-		n.Must(err)
-	}
-	before := len(back.all())
+	n.ListsAre(simruntime.Rule{Code: codes.Internal, Message: "not now"})
+	before, looked := len(back.all()), len(seen.all())
 	a.Stop()
 	n.Config.StateDir = states[1]
 	a = n.StartUnready()
 	rpctest.WaitFor(t, "it to be found", func() bool { return len(back.all()) > before })
 	rpctest.WaitFor(t, "lists to fail", failures(a.Generator.Status().Relist.Failures+3))
 	n.Runtime.ClearRules()
-	rpctest.WaitFor(t, "the truth", func() bool { return seen.line() == "running running" })
+	rpctest.WaitFor(t, "the truth", running(looked))
 	n.Must(n.Runtime.ExitContainer(last, 0, ""))
-	if err := <-done; err != nil || seen.line() != "running running exited" {
+	if err := <-done; err != nil || strings.Count(seen.line(), "exited") != 1 {
 		t.Errorf("seen: %s; %v", seen.line(), err)
 	}
 }

@@ -34,6 +34,9 @@ func (r *Relister) inspectLoop(ctx context.Context) {
 		for _, t := range start {
 			tasks.Go(func() { r.inspect(ctx, t) })
 		}
+		if at, some := r.startsDue(); some && (due == 0 || at < due) {
+			due = at
+		}
 		r.wait(ctx, r.inspectWake, due, due != 0)
 	}
 }
@@ -41,9 +44,13 @@ func (r *Relister) inspectLoop(ctx context.Context) {
 // feed hands the scheduler what has come in.
 func (r *Relister) feed(s *scheduler, now time.Duration) {
 	r.mu.Lock()
+	listed := r.takeStartsLocked(now)
 	inbox, finished, recovered := r.inbox, r.finished, r.recover
 	r.inbox, r.finished, r.recover = nil, nil, false
 	r.mu.Unlock()
+	if listed {
+		note.Leave(r.listWake)
+	}
 	for _, f := range finished {
 		s.finish(f.task, now, f.timedOut)
 	}

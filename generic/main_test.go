@@ -134,6 +134,15 @@ type rig struct {
 	stop  func()
 }
 
+// stretch makes the period the longest, as clean relists do in their time.
+func (g *rig) stretch() {
+	g.changePeriod(func(p *period) {
+		for p.current < p.longest {
+			p.judged(arbiter.Relist{Clean: true}, p.next)
+		}
+	})
+}
+
 // start runs a Relister until the end of the test, or stop.
 func start(t *testing.T, cfg Config) *rig {
 	t.Helper()

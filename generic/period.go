@@ -44,6 +44,10 @@ type PeriodStatus struct {
 //	   │                   └──┴───────◄───────────────┴────── shrink, failed list ┤
 //	   └────────────────── stream down, from everywhere ◄─────────────────────────┘
 //
+// A clean relist counts once in a period: what else has the runtime listed, such as
+// readers that ask for it, finds misses as well, but earns no trust in seconds that
+// time has not tried.
+//
 // Needed is 2^strikes. A relist with misses adds a strike, a clean relist at
 // the longest takes one away, another version of the runtime all: trust that
 // was lost by missing is earned back by a longer clean run, not by waiting. A stream that ends, an overflow or a
@@ -55,6 +59,7 @@ type period struct {
 	up            bool
 	clean         int
 	strikes       int
+	next          time.Duration // monotonic: from when on a clean relist counts
 }
 
 func newPeriod(base, longest time.Duration) period {
@@ -68,7 +73,7 @@ func (p *period) stream(up bool) {
 }
 
 // shrink goes back to the base period at once.
-func (p *period) shrink() { p.current, p.clean = p.base, 0 }
+func (p *period) shrink() { p.current, p.clean, p.next = p.base, 0, 0 }
 
 // renew forgets what was held against the stream: another runtime sends it.
 func (p *period) renew() {
@@ -77,14 +82,17 @@ func (p *period) renew() {
 }
 
 // judged takes the verdict on a completed full list. One that is neither clean
-// nor missed anything (changes still within their time) moves nothing.
-func (p *period) judged(v arbiter.Relist) {
+// nor missed anything (changes still within their time) moves nothing, nor does one
+// that comes too soon after the last that counted.
+func (p *period) judged(v arbiter.Relist, now time.Duration) {
 	switch {
 	case v.Misses > 0:
 		p.shrink()
 		p.strikes = min(p.strikes+1, maxStrikes)
-	case v.Clean && p.up:
+	case v.Clean && p.up && now >= p.next:
 		p.clean++
+		// Jitter has the next one come sooner by a tenth at most.
+		defer func() { p.next = now + p.current - p.current/jitterPart }()
 		switch {
 		case p.clean < p.needed():
 		case p.current == p.longest:

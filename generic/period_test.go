@@ -49,15 +49,34 @@ func apply(p *period, input byte) {
 	case 'd':
 		p.stream(false)
 	case 'c':
-		p.judged(arbiter.Relist{Clean: true})
+		p.judged(arbiter.Relist{Clean: true}, p.next)
 	case 'm':
-		p.judged(arbiter.Relist{Misses: 3})
+		p.judged(arbiter.Relist{Misses: 3}, p.next)
 	case 'n':
-		p.judged(arbiter.Relist{})
+		p.judged(arbiter.Relist{}, p.next)
 	case 's', 'f':
 		p.shrink()
 	case 'r':
 		p.renew()
+	}
+}
+
+// However often the runtime is listed, the period is no longer than time has earned.
+func TestPeriodIsEarnedByTime(t *testing.T) {
+	p := newPeriod(time.Second, time.Minute)
+	apply(&p, 'u')
+	for now := time.Duration(0); now < 10*time.Second; now += 100 * time.Millisecond {
+		p.judged(arbiter.Relist{Clean: true}, now)
+		if most := max(2*time.Second, 3*now); p.current > most {
+			t.Fatalf("after %v the period is %v", now, p.current)
+		}
+	}
+	if p.current != 8*time.Second {
+		t.Errorf("after ten seconds it is %v", p.current)
+	}
+	p.judged(arbiter.Relist{Misses: 1}, 10*time.Second)
+	if p.current != time.Second || p.strikes != 1 {
+		t.Errorf("after a miss: %+v", p.status())
 	}
 }
 

@@ -15,18 +15,25 @@ import (
 
 // listLoop makes the full lists, one at a time.
 func (r *Relister) listLoop(ctx context.Context) {
-	jitter := r.cfg.Random()
+	jitter := r.random()
 	first, ended := true, time.Duration(0)
 	for ctx.Err() == nil {
 		now := r.cfg.Clock.Mono()
 		due, ok := r.listDue(first, ended, jitter)
 		if ok && due <= now {
 			r.fullList(ctx)
-			first, ended, jitter = false, r.cfg.Clock.Mono(), r.cfg.Random()
+			first, ended, jitter = false, r.cfg.Clock.Mono(), r.random()
 			continue
 		}
 		r.wait(ctx, r.listWake, due, ok)
 	}
+}
+
+// random draws a number, as inspections do: one at a time.
+func (r *Relister) random() float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cfg.Random()
 }
 
 // listDue returns when the next full list is to be sent. A note in listWake

@@ -36,6 +36,7 @@ type Relister struct {
 
 	mu       sync.Mutex
 	period   period
+	starts   starts
 	waiters  []chan error   // calls of Relist that wait, each with room for its answer
 	asked    *time.Duration // the core wants a full list, not before this; nil when it doesn't
 	tries    int            // full lists that failed in a row since there was a sign of life
@@ -82,6 +83,7 @@ func New(cfg Config) (*Relister, error) {
 		listWake:    make(chan struct{}, 1),
 		inspectWake: make(chan struct{}, 1),
 		period:      newPeriod(cfg.Base, cfg.Max),
+		starts:      newStarts(),
 		status:      Status{Periodic: !cfg.NoPeriod, Promised: cfg.Base},
 	}, nil
 }
@@ -206,7 +208,10 @@ func (r *Relister) StreamChanged(up bool) {
 }
 
 // Judged hands over the core's verdict on a completed full list.
-func (r *Relister) Judged(v arbiter.Relist) { r.changePeriod(func(p *period) { p.judged(v) }) }
+func (r *Relister) Judged(v arbiter.Relist) {
+	now := r.cfg.Clock.Mono()
+	r.changePeriod(func(p *period) { p.judged(v, now) })
+}
 
 // Shrink brings the period back to its base at once.
 func (r *Relister) Shrink() { r.changePeriod((*period).shrink) }

@@ -88,9 +88,7 @@ func TestPeriodCountsFromTheEnd(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		at(0, 1400*time.Millisecond) // the one of 2800 ms is under way
 		g.StreamChanged(true)
-		for range 3 {
-			g.Judged(arbiter.Relist{Clean: true})
-		}
+		g.stretch()
 		if p := g.Status().Period; p.Period != 8*time.Second || p.State != Stretched {
 			t.Errorf("%+v", p)
 		}

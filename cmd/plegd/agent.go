@@ -83,6 +83,9 @@ func (a *agent) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := a.o.checkSockets(known); err != nil {
+			return err
+		}
 		a.o.endpoint = known
 	}
 	if a.o.endpoint != "" {
@@ -99,7 +102,7 @@ func (a *agent) run(ctx context.Context) error {
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout}),
 	})
 	if err != nil {
-		return errors.Join(flagOfAddress(err), a.close())
+		return errors.Join(a.o.ownPlaces(flagOfAddress(err)), a.close())
 	}
 	serveCRI, err := a.serveCRI(turns)
 	if err != nil {
@@ -180,7 +183,7 @@ func (a *agent) runWithOutput(ctx context.Context, gen *pleg.Generator, sub *ple
 
 // runGenerator runs the generator and keeps how it ended, for rest.
 func (a *agent) runGenerator(ctx context.Context, gen *pleg.Generator) error {
-	err := gen.Run(ctx)
+	err := unfitMode(gen.Run(ctx))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ran, a.failed = true, err
@@ -225,7 +228,7 @@ func (a *agent) open(ctx context.Context, endpoint string) error {
 	cfg.Logger, cfg.Registerer, cfg.CheckState = a.log, a.registry, checkAtStart(ctx)
 	gen, err := pleg.New(cfg)
 	if err != nil {
-		return err
+		return a.o.ownPlaces(err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

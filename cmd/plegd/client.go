@@ -33,7 +33,8 @@ type clientOptions struct {
 	socket  string
 	timeout time.Duration
 	color   string
-	wait    bool // for an agent that isn't there yet
+	wait    bool   // for an agent that isn't there yet
+	named   string // the variable that names the socket, if one does
 }
 
 // addTo adds the flags that all of them have.
@@ -49,7 +50,9 @@ func (o *clientOptions) addTo(cmd *cobra.Command, timeout time.Duration, what st
 func (o *clientOptions) complete(cmd *cobra.Command) error {
 	given := o.socket
 	if !cmd.Flags().Changed("socket") {
-		if given = o.std.getenv(socketEnv); given == "" {
+		if given = o.std.getenv(socketEnv); given != "" {
+			o.named = socketEnv
+		} else {
 			given = defaultSocket
 		}
 	}
@@ -75,7 +78,16 @@ func (o *clientOptions) ask(cmd *cobra.Command, do func(context.Context, *agentC
 		return err
 	}
 	defer agent.close()
-	return stopped(ctx, do(ctx, agent))
+	return stopped(ctx, o.whence(do(ctx, agent)))
+}
+
+// whence names the variable that a socket without an agent is from: it may have been set
+// long ago, and for another agent.
+func (o *clientOptions) whence(err error) error {
+	if err == nil || o.named == "" || !nobodyAnswers(err) {
+		return err
+	}
+	return fmt.Errorf("%w (the socket is that of %s)", err, o.named)
 }
 
 // What is said of an agent that goes away and comes back.
@@ -90,15 +102,30 @@ type agentClient struct {
 // connect returns the agent. Watches that lose it go on when it is back, and say
 // both.
 func (o *clientOptions) connect() (*agentClient, error) {
-	lost, back := agentLost, agentBack+", going on where it ended"
+	lost, back := func(error) string { return agentLost }, agentBack+", going on where it ended"
 	if o.wait {
-		lost, back = "no agent answers, trying again", "an agent answers"
+		lost, back = missing, "an agent answers"
 	}
 	return o.connectWith(client.Options{
 		Wait:         o.wait,
-		Disconnected: func(why error) { o.note("%s: %v", lost, why) },
+		Disconnected: func(why error) { o.note("%s: %v", lost(why), why) },
 		Reconnected:  func() { o.note("%s", back) },
 	})
+}
+
+// missing says what is missing for who waits for an agent.
+func missing(why error) string {
+	if nobodyAnswers(why) {
+		return "no agent answers, trying again"
+	}
+	return "the agent can't tell yet, trying again"
+}
+
+// nobodyAnswers reports whether an error is about the socket, and not what an agent
+// says.
+func nobodyAnswers(err error) bool {
+	_, nobody := errors.AsType[*client.SocketError](err)
+	return nobody
 }
 
 func (o *clientOptions) connectWith(options client.Options) (*agentClient, error) {

@@ -118,6 +118,7 @@ func TestEventsAreTheAgents(t *testing.T) {
 		{"--until " + at(9), all[:10]},
 		{"--until " + clock(9), all[:later]},
 		{"--until 1h", nil},
+		{"--until 9999-12-31T23:59:59Z", all},
 		{"--since " + at(3) + " --until " + at(9), all[4:10]},
 		{"--since " + at(3) + " --limit 2", all[4:6]},
 		{"--limit 2 --follow --since " + at(3), all[4:6]},
@@ -338,7 +339,7 @@ func TestEventsExpired(t *testing.T) {
 	for flags, parts := range map[string][]string{
 		"--since " + epoch + "/1":                                           {"position " + epoch + "/1 expired", "oldest is " + epoch + "/", "--since " + epoch + "/"},
 		"--since 9f00000000000001/7":                                        {"position 9f00000000000001/7", "another epoch", "oldest is " + epoch + "/"},
-		"--since " + epoch + "/999999":                                      {"was not given out yet", "newest is " + epoch + "/"},
+		"--since " + epoch + "/999999":                                      {"was not given out yet", "newest is " + epoch + "/", "is it mistyped? To go on from now it is --since " + epoch + "/"},
 		"--until 9f00000000000001/7":                                        {"--until 9f00000000000001/7", "another epoch", "newest is " + epoch + "/"},
 		"--follow --since 9f00000000000001/7 --until 9f00000000000001/9000": {"--until 9f00000000000001/9000", "another epoch"},
 	} {
@@ -350,6 +351,10 @@ func TestEventsExpired(t *testing.T) {
 			if !strings.Contains(stderr, part) {
 				t.Errorf("%s: %q is not in %q", flags, part, stderr)
 			}
+		}
+		// What was not given out yet has nothing before it that is lost.
+		if all := strings.Contains(stderr, "without what was before"); all != strings.Contains(stderr, "oldest is ") {
+			t.Errorf("%s: %s", flags, stderr)
 		}
 	}
 	c.terminate()

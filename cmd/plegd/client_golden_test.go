@@ -89,6 +89,11 @@ func TestGoldenStatus(t *testing.T) {
 	s := goldenStatus()
 	golden(t, "client-status", s.text(goldenNow, false))
 	golden(t, "client-status-colour", s.text(goldenNow, true))
+	for want, r := range map[string]agentRuntime{"not known yet": {}, "not known yet at /r: gone": {Endpoint: "/r", Error: "gone"}} {
+		if got := r.text(); got != want {
+			t.Errorf("a runtime that isn't known: %q, want %q", got, want)
+		}
+	}
 }
 
 // The view leaves out what a terminal has no room for.

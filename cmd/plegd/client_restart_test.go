@@ -102,7 +102,7 @@ func TestClientStdoutClosed(t *testing.T) {
 	}
 	// A file that is full is one.
 	code, _, stderr := dir.askInto(t, "/dev/full", "events")
-	if code != exitFailure || !strings.Contains(stderr, "no space left") {
+	if code != exitFailure || strings.Count(stderr, "no space left") != 1 {
 		t.Errorf("code %d, %s", code, stderr)
 	}
 	_ = rt

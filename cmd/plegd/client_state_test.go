@@ -82,6 +82,12 @@ func TestPodsAreThoseOfHTTP(t *testing.T) {
 	if got := dir.mustAsk(t, "pod", "uid-stays", "-o", "yaml"); !strings.Contains(got, "\nkey: uid-stays\n") || !strings.Contains(got, "  exit_code: 7\n") {
 		t.Errorf("%s", got)
 	}
+	if code, out, stderr := dir.ask("events", "-n", "nowhere"); code != exitOK || out != "" || stderr != "plegd: no events\n" {
+		t.Errorf("events: code %d, %q, %q", code, out, stderr)
+	}
+	if code, out, stderr := dir.ask("events", "-n", "nowhere", "-o", "json"); code != exitOK || out+stderr != "" {
+		t.Errorf("events as JSON: code %d, %q, %q", code, out, stderr)
+	}
 	if code, out, stderr := dir.ask("pods", "-n", "nowhere"); code != exitOK || out != "" || stderr != "plegd: no pods\n" {
 		t.Errorf("code %d, %q, %q", code, out, stderr)
 	}

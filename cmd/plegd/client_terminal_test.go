@@ -340,6 +340,14 @@ func TestTopWithoutATerminal(t *testing.T) {
 		!strings.Contains(got, "\npods     3, 3 ready\n\nPOD ") || !strings.Contains(got, "/s in the last minute, detected after ") {
 		t.Errorf("%s", got)
 	}
+	// On a terminal there is no rate before the last minute has been read.
+	p := startOn(t, 200, 24, nil, "top", "--socket", dir.socket())
+	p.awaits("/s in the last minute, detected after ")
+	if strings.Contains(p.out.String(), " 0.0/s") {
+		t.Errorf("shown: %q", p.out)
+	}
+	p.types("q")
+	p.ends(exitOK)
 	c := start(t, "top", "--interval", "20ms", "--socket", dir.socket(), "--pod", "web")
 	rows := c.scan(t)
 	eventually(t, "there are more views", func() bool { return rows.count("pods 1, 1 ready") >= 3 })

@@ -110,8 +110,14 @@ func TestClientSocketVariable(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	err = execute([]string{"status", "--socket", "/nonexistent/plegd.sock"}, std)
-	if exitCode(err) != exitUnavailable || !strings.Contains(err.Error(), "/nonexistent/plegd.sock") {
+	if exitCode(err) != exitUnavailable || !strings.Contains(err.Error(), "/nonexistent/plegd.sock") || strings.Contains(err.Error(), socketEnv) {
 		t.Errorf("error %v", err)
+	}
+	std.getenv = func(key string) string { return map[string]string{socketEnv: "/nonexistent/plegd.sock"}[key] }
+	for _, cmd := range []string{"status", "top"} {
+		if err = execute([]string{cmd}, std); exitCode(err) != exitUnavailable || !strings.HasSuffix(err.Error(), "(the socket is that of "+socketEnv+")") {
+			t.Errorf("%s: error %v", cmd, err)
+		}
 	}
 }
 

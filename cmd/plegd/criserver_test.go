@@ -98,7 +98,7 @@ func TestCRISocketInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lis.Close()
-	code, _, stderr := run(t, dir.args(socket, "--cri-socket", socket, "--output", "none")...)
+	code, _, stderr := run(t, dir.args(filepath.Join(string(dir), "none"), "--cri-socket", socket, "--output", "none")...)
 	if code != exitFailure || !strings.Contains(stderr, "plegd: --cri-socket "+socket+": socket is in use, perhaps by another plegd") {
 		t.Errorf("code %d, %s", code, stderr)
 	}

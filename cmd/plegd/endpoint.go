@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/plegd/plegd/internal/cri"
 	"github.com/plegd/plegd/internal/retry"
@@ -16,6 +19,27 @@ import (
 // usualSockets is where a runtime is looked for that nobody named. Only tests
 // replace it.
 var usualSockets = runtimes.Usual()
+
+// endpointFlag adds --runtime-endpoint. otherwise is where else a runtime is looked for before
+// the usual sockets.
+func endpointFlag(f *pflag.FlagSet, p *string, otherwise string) {
+	f.StringVar(p, "runtime-endpoint", "", "CRI socket, unix:///path or /path (default: "+endpointEnv+", "+otherwise+"else the usual sockets)")
+}
+
+// namedEndpoint fills in the runtime's socket from the environment where
+// --runtime-endpoint doesn't name it, checks it, and returns which of them it is from:
+// "" where nobody named one.
+func namedEndpoint(f *pflag.FlagSet, getenv func(string) string, endpoint *string) (from string, err error) {
+	if f.Changed("runtime-endpoint") {
+		from = "--runtime-endpoint"
+	} else if env := getenv(endpointEnv); env != "" {
+		*endpoint, from = env, endpointEnv
+	}
+	if from == "" {
+		return "", nil
+	}
+	return from, checkEndpoint(from, *endpoint)
+}
 
 // roundFirst and roundMost space the rounds while no runtime answers.
 const roundFirst, roundMost = time.Second, 15 * time.Second
@@ -50,10 +74,10 @@ func (f finder) find(ctx context.Context) (endpoint string, err error) {
 		reason := "no CRI runtime found: " + strings.Join(why, "; ")
 		f.tell(reason)
 		if reason != said {
-			f.log.Warn("no CRI runtime found, trying again for ever", "reason", strings.Join(why, "; "))
+			f.log.Warn("no CRI runtime found, trying again for ever; name its socket with --runtime-endpoint", "reason", strings.Join(why, "; "))
 			said = reason
 		}
-		sleep(ctx, rounds.NextBackOff())
+		_ = retry.Sleep(ctx, rounds.NextBackOff())
 	}
 }
 
@@ -76,4 +100,20 @@ func knownEndpoint(stateDir string, log *slog.Logger) (string, error) {
 	}
 	log.Info("going on with the runtime that the state describes", "endpoint", id.Endpoint)
 	return id.Endpoint, nil
+}
+
+// anyRuntime returns the first of the usual sockets on which a runtime answers.
+func anyRuntime(ctx context.Context) (string, error) {
+	var why []string
+	for _, socket := range usualSockets {
+		_, err := runtimes.Probe(ctx, socket)
+		if err == nil {
+			return socket, nil
+		}
+		why = append(why, socket+": "+err.Error())
+	}
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	return "", fmt.Errorf("no CRI runtime found: %s; name its socket with --runtime-endpoint", strings.Join(why, "; "))
 }

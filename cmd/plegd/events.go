@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/client"
 )
 
@@ -81,6 +82,13 @@ func (o *eventsOptions) complete(cmd *cobra.Command) error {
 	return nil
 }
 
+// early reports whether a position was not given out yet: nothing before it has been lost.
+func early(e *client.ExpiredError) bool {
+	asked, err := pleg.ParsePosition(e.Asked)
+	newest, err2 := pleg.ParsePosition(e.Newest)
+	return err == nil && err2 == nil && asked.Epoch == newest.Epoch && asked.Seq > newest.Seq
+}
+
 // run writes events until their end, or until it is asked to stop.
 func (o *eventsOptions) run(ctx context.Context, agent *agentClient) error {
 	status, err := agent.status(ctx)
@@ -103,8 +111,17 @@ func (o *eventsOptions) run(ctx context.Context, agent *agentClient) error {
 	switch {
 	case errors.Is(err, errEnough):
 		err = nil
+	case errors.As(err, &expired) && early(expired):
+		err = fmt.Errorf("%w; is it mistyped? To go on from now it is --since %s", err, expired.Newest)
 	case errors.As(err, &expired) && expired.Oldest != "":
 		err = fmt.Errorf("%w; go on with --since %s, without what was before", err, expired.Oldest)
 	}
-	return errors.Join(stopped(ctx, err), w.flush())
+	err = stopped(ctx, err)
+	if err == nil && w.n == 0 && !o.follow && ctx.Err() == nil && o.form.name == formTable {
+		o.note("no events") // nothing at all could be a mistake too
+	}
+	if failed := w.flush(); !errors.Is(err, failed) { // a write may have failed so before
+		err = errors.Join(err, failed)
+	}
+	return err
 }

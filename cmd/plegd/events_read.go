@@ -93,7 +93,7 @@ func (o *eventsOptions) read(ctx context.Context, agent *agentClient, w *eventWr
 			if err != nil {
 				return err
 			}
-			if !o.until.at.IsZero() && ev.ObservedAt > o.until.at.UnixNano() {
+			if !o.until.at.IsZero() && time.Unix(0, ev.ObservedAt).After(o.until.at) { // which may be beyond what ns can say
 				return errEnough
 			}
 			if err := w.write(ev); err != nil {

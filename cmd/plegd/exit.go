@@ -26,6 +26,8 @@ const (
 	exitStalled     = 10
 	exitTimeout     = 11
 	exitUnavailable = 12
+	exitUnfit       = 13
+	exitUnjudged    = 14
 )
 
 // exits says what each code means and which errors lead to it; the first row
@@ -38,7 +40,7 @@ var exits = []struct {
 	{exitOK, nil, "done, stopped as asked, or stdout was closed by its reader"},
 	{exitFailure, nil, "anything else; the message says what"},
 	{exitUsage, []error{errUsage, pleg.ErrConfig}, "unknown command or flag, or a value that is not allowed"},
-	{exitExpired, []error{pleg.ErrExpired, client.ErrExpired}, "position of --since, or of a reader that fell behind, is not in the journal any more"},
+	{exitExpired, []error{pleg.ErrExpired, client.ErrExpired, errBroken}, "position of --since, or of a reader that fell behind, is not in the journal any more; plegd compare: a threshold of --fail-on is true"},
 	{exitLocked, []error{store.ErrLocked}, "state is in use by another process"},
 	{exitUnwritable, []error{store.ErrUnwritable, store.ErrFull}, "state directory can't be written"},
 	{exitNewerSchema, []error{store.ErrNewerSchema}, "state was written by a newer version"},
@@ -48,6 +50,8 @@ var exits = []struct {
 	{exitStalled, []error{errStalled}, "--watchdog killed an agent that gave no sign of life"},
 	{exitTimeout, []error{errTimeout}, "--timeout has passed: the agent has not answered, or plegd wait has waited in vain"},
 	{exitUnavailable, []error{client.ErrUnavailable}, "no agent answers at --socket, or it can't tell yet"},
+	{exitUnfit, []error{errUnfit}, "plegd doctor: the runtime is not fit for evented operation"},
+	{exitUnjudged, []error{errUnjudged}, "plegd doctor: the runtime could not be judged: it can't be connected to, or nothing happened"},
 }
 
 // errUsage is wrapped by every error about the command line.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 
+	"github.com/plegd/plegd/internal/retry"
 	"github.com/plegd/plegd/internal/simruntime"
 )
 
@@ -93,7 +94,7 @@ func (f *faults) run(ctx context.Context, rt *simruntime.Runtime) error {
 		group.Go(func() error {
 			every(ctx, f.restartEvery, func() {
 				rt.Down()
-				sleep(ctx, f.restartFor)
+				_ = retry.Sleep(ctx, f.restartFor)
 				rt.Up()
 			})
 			return nil
@@ -109,5 +110,5 @@ func hang(ctx context.Context, rt *simruntime.Runtime, d time.Duration) {
 		return // the rule is a constant, and valid
 	}
 	defer h.Remove()
-	sleep(ctx, d)
+	_ = retry.Sleep(ctx, d)
 }

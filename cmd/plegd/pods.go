@@ -28,8 +28,9 @@ type podsOptions struct {
 func newPods(std streams) *cobra.Command {
 	o := podsOptions{clientOptions: clientOptions{std: std}}
 	cmd := &cobra.Command{
-		Use:   "pods",
-		Short: "List the pods of a running agent",
+		Use:        "pods",
+		SuggestFor: []string{"get", "list", "ps"},
+		Short:      "List the pods of a running agent",
 		Long: "pods lists what the agent on --socket knows of all pods, from its cache. With --watch it goes\n" +
 			"on with a line for each pod that changes.",
 		Args: noArgs,

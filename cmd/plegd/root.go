@@ -22,13 +22,16 @@ func execute(args []string, std streams) error {
 		Short: "Pod lifecycle events of a CRI runtime, exact over restarts",
 		Long: "plegd generates pod lifecycle events from a CRI runtime, by its event stream and by\n" +
 			"relists whose period stretches while the stream is healthy, and keeps its state over\n" +
-			"restarts.\n\n" + exitHelp(),
+			"restarts.",
 		// An error is one line, written by main.
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		Version: thisBuild().String(),
+		SuggestionsMinimumDistance: 2,
+		Args:                       knownCommand,
+		RunE:                       func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:                    thisBuild().String(),
 	}
+	// After the commands, which they would push off the screen.
+	root.SetUsageTemplate(strings.TrimSuffix(root.UsageTemplate(), "\n") + "{{if not .HasParent}}\n\n" + exitHelp() + "{{else}}\n{{end}}")
 	root.SetVersionTemplate("{{.Version}}\n") // as plegd version
 	root.SetHelpCommand(newHelp())
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
@@ -36,8 +39,8 @@ func execute(args []string, std streams) error {
 	root.SetOut(std.out)
 	root.SetErr(std.err)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(std), newSimulate(std), newState(std), newVersion(std),
-		newEvents(std), newPods(std), newPodCommand(std), newStatus(std), newWait(std), newRelist(std), newTop(std))
+	root.AddCommand(newRun(std), newSimulate(std), newCompare(std), newState(std), newVersion(std), newRecord(std), newReplay(std),
+		newEvents(std), newPods(std), newPodCommand(std), newStatus(std), newWait(std), newRelist(std), newTop(std), newDoctor(std))
 	// cobra's own answers an unknown shell with the help and code 0.
 	root.InitDefaultCompletionCmd(args...)
 	for _, cmd := range root.Commands() {
@@ -81,11 +84,37 @@ func newHelp() *cobra.Command {
 
 // flagError names the flag, the value and what is allowed, in this order.
 func flagError(cmd *cobra.Command, err error) error {
+	if cmd.HasAvailableSubCommands() {
+		// Without a command that it knows it takes the flags of one for its own.
+		if unknown := knownCommand(cmd, cmd.Flags().Args()); unknown != nil {
+			return unknown
+		}
+	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		return usagef("--%s %q: %v", invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(invalid))
 	}
 	return usagef("%v; see %s --help", err, cmd.CommandPath())
+}
+
+// knownCommand refuses what should have been a command of a group.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	may := ""
+	if below := cmd.SuggestionsFor(args[0]); len(below) > 0 {
+		may = "; did you mean " + strings.Join(below, " or ") + "?"
+	} else if cmd.HasParent() { // the root has too many
+		var names []string
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				names = append(names, c.Name())
+			}
+		}
+		may = ": must be one of " + strings.Join(names, ", ")
+	}
+	return usagef("unknown command %q of %s%s; see %s --help", args[0], cmd.CommandPath(), may, cmd.CommandPath())
 }
 
 // noArgs refuses arguments of a command that takes none. cobra's own calls them
@@ -107,7 +136,8 @@ func atMostOne(cmd *cobra.Command, args []string) error {
 
 // group makes a command that has only commands below it.
 func group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
-	cmd.Args = cobra.NoArgs
+	cmd.Args = knownCommand
+	cmd.SuggestionsMinimumDistance = 2
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.AddCommand(below...)
 	return cmd

@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,7 +81,11 @@ func newRun(std streams) *cobra.Command {
 			if err := o.complete(cmd.Flags(), std.getenv); err != nil {
 				return err
 			}
-			if _, ok := supervised(std.getenv); o.watchdog > 0 && !ok {
+			_, child := supervised(std.getenv)
+			switch {
+			case child:
+				takeName()
+			case o.watchdog > 0:
 				return supervise(o.watchdog, os.Args[1:])
 			}
 			ctx, stop := stopOnSignal(cmd.Context())
@@ -95,7 +101,7 @@ func newRun(std streams) *cobra.Command {
 func (o *runOptions) addTo(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.endpoint, "runtime-endpoint", "", "CRI socket, unix:///path or /path (default: "+endpointEnv+", else the runtime that the state describes, else the usual sockets)")
+	endpointFlag(f, &o.endpoint, "else the runtime that the state describes, ")
 	choiceFlag(cmd, &o.mode, "mode", "what is used: stream and relist, or one of them", modeNames()...)
 	choiceFlag(cmd, &o.output, "output", "form of the events on stdout", outputText, outputJSON, outputKubelet, outputNone)
 	f.Var(&sinceValue{&o.since}, "since", "first replay the events after this position, EPOCH/SEQ")
@@ -124,16 +130,11 @@ func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) erro
 	if !f.Changed("relist-period-max") {
 		o.periodMax = 0 // at least the period
 	}
-	if f.Changed("runtime-endpoint") {
-		o.endpointFrom = "--runtime-endpoint"
-	} else if env := getenv(endpointEnv); env != "" {
-		o.endpoint, o.endpointFrom = env, endpointEnv
+	from, err := namedEndpoint(f, getenv, &o.endpoint)
+	if err != nil {
+		return err
 	}
-	if o.endpointFrom != "" {
-		if err := checkEndpoint(o.endpointFrom, o.endpoint); err != nil {
-			return err
-		}
-	}
+	o.endpointFrom = from
 	if o.since != nil && o.output == outputNone {
 		return usagef("--since %s: nothing is replayed with --output %s; leave one of them out", *o.since, outputNone)
 	}
@@ -169,6 +170,13 @@ func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) erro
 	if err := o.cri.complete(f, o.socket); err != nil {
 		return err
 	}
+	runtimes := usualSockets
+	if o.endpoint != "" {
+		runtimes = []string{o.endpoint}
+	}
+	if err := o.checkSockets(runtimes...); err != nil {
+		return err
+	}
 	if o.keepBytes > store.DefaultMaxSize/2 { // the library says it in bytes
 		return usagef("--retention-bytes %s: must be at most %s, half of what the state file may grow to", showSize(o.keepBytes), showSize(store.DefaultMaxSize/2))
 	}
@@ -177,6 +185,26 @@ func (o *runOptions) complete(f *pflag.FlagSet, getenv func(string) string) erro
 		endpoint = usualSockets[0] // whichever it will be
 	}
 	return flagOfField(o.config(endpoint).Validate())
+}
+
+// checkSockets refuses to serve where a runtime does, or would if it were up: it could not
+// come back to its place, and plegd would follow itself.
+func (o *runOptions) checkSockets(runtimes ...string) error {
+	for _, own := range []struct{ flag, path string }{{"socket", o.socket}, {"cri-socket", o.cri.socket}} {
+		if own.path == "" {
+			continue
+		}
+		path, err := filepath.Abs(own.path)
+		if err != nil {
+			return usagef("--%s %.200q: %v", own.flag, own.path, err)
+		}
+		for _, endpoint := range runtimes {
+			if theirs, err := cri.ParseEndpoint(endpoint); err == nil && filepath.Clean(theirs) == path {
+				return usagef("--%s %.200q: is the runtime's socket; it must be one of its own", own.flag, own.path)
+			}
+		}
+	}
+	return nil
 }
 
 // config returns what the flags say of the library's Config.
@@ -211,7 +239,39 @@ func flagOfAddress(err error) error {
 	var bad *server.AddressError
 	if errors.As(err, &bad) {
 		flag := map[string]string{"Listen": "http-listen", "Socket": "socket"}[bad.Field]
+		if bad.Field == "Listen" && errors.Is(bad, syscall.EADDRINUSE) {
+			return fmt.Errorf("--%s %w: perhaps by another plegd; give another address, or \"\" for none", flag, bad)
+		}
 		return fmt.Errorf("--%s %w", flag, bad)
+	}
+	return err
+}
+
+// ownPlaces says what to do where a default place is root's: whoever named a place knows it.
+func (o *runOptions) ownPlaces(err error) error {
+	var bad *server.AddressError
+	socket := errors.As(err, &bad) && bad.Field == "Socket" && o.socket == defaultSocket
+	state := errors.Is(err, store.ErrUnwritable) && o.stateDir == defaultStateDir
+	if errors.Is(err, fs.ErrPermission) && (socket || state) {
+		return fmt.Errorf("%w; run as root, or give --socket, --state-dir and --runtime-endpoint of your own", err)
+	}
+	return err
+}
+
+// modeError says that --mode asks for what the runtime doesn't have, once and with what to do.
+type modeError struct{ err error }
+
+func (e *modeError) Error() string {
+	why := strings.TrimPrefix(e.err.Error(), pleg.ErrUnsupported.Error()+": ")
+	return fmt.Sprintf("--mode %s: %s; use --mode %s or %s", pleg.ModeEvented, why, pleg.ModeHybrid, pleg.ModeGeneric)
+}
+
+func (e *modeError) Unwrap() error { return e.err }
+
+// unfitMode turns the error of a runtime without an event stream into one about --mode.
+func unfitMode(err error) error {
+	if errors.Is(err, pleg.ErrUnsupported) {
+		return &modeError{err}
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/server"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
 	"github.com/plegd/plegd/store"
@@ -242,7 +244,7 @@ func TestAddressesInUse(t *testing.T) {
 	defer lis.Close()
 	dir := newAgentDir(t)
 	code, _, stderr := run(t, dir.args("/x.sock", "--http-listen", lis.Addr().String())...)
-	want := fmt.Sprintf("plegd: --http-listen %s: address already in use", lis.Addr())
+	want := fmt.Sprintf("plegd: --http-listen %s: address already in use: perhaps by another plegd; give another address, or \"\" for none", lis.Addr())
 	if code != exitFailure || lastLine(stderr) != want {
 		t.Errorf("code %d: %s", code, stderr)
 	}
@@ -264,6 +266,31 @@ func TestAddressesInUse(t *testing.T) {
 	}
 }
 
+// Who may not write into the default places is told what to do; a place of one's own is known.
+func TestDefaultPlacesAreRoots(t *testing.T) {
+	socket := func(err error) error { return &server.AddressError{Field: "Socket", Address: "/s", Err: err} }
+	state := fmt.Errorf("%w: %w", store.ErrUnwritable, syscall.EACCES)
+	const advice = "; run as root, or give --socket, --state-dir and --runtime-endpoint of your own"
+	for _, tc := range []struct {
+		socket, stateDir string
+		err              error
+		advised          bool
+	}{
+		{defaultSocket, "/x", socket(syscall.EACCES), true},
+		{"/x.sock", defaultStateDir, socket(syscall.EACCES), false},
+		{defaultSocket, defaultStateDir, socket(syscall.ENOTDIR), false},
+		{"/x.sock", defaultStateDir, state, true},
+		{defaultSocket, "/x", state, false},
+		{defaultSocket, defaultStateDir, fmt.Errorf("%w: %w", store.ErrUnwritable, syscall.EROFS), false},
+	} {
+		o := runOptions{socket: tc.socket, stateDir: tc.stateDir}
+		got := o.ownPlaces(tc.err)
+		if want := tc.err.Error(); !tc.advised && got.Error() != want || tc.advised && got.Error() != want+advice || !errors.Is(got, tc.err) {
+			t.Errorf("%+v: %v", tc, got)
+		}
+	}
+}
+
 // ModeEvented on a runtime without a stream has a code of its own.
 func TestUnsupportedStream(t *testing.T) {
 	t.Parallel()
@@ -272,7 +299,8 @@ func TestUnsupportedStream(t *testing.T) {
 	if strings.Contains(stderr, "relists have to do") { // there are none in this mode
 		t.Errorf("logged %s", stderr)
 	}
-	if code != exitUnsupported || !strings.Contains(lastLine(stderr), "event stream is not supported") {
+	want := "plegd: --mode evented: the runtime has no GetContainerEvents; use --mode hybrid or generic"
+	if code != exitUnsupported || lastLine(stderr) != want {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 }

@@ -30,6 +30,7 @@ type simulateOptions struct {
 	items    []string
 	file     string
 	script   *script
+	history  string // of a comparison: the file for all that happens, "" for none
 }
 
 // The profiles that --profile takes.
@@ -88,6 +89,8 @@ func newSimulate(std streams) *cobra.Command {
 	o.faults.addTo(f)
 	f.StringArrayVar(&o.items, "fault", nil, "`item`, a fault or command such as method=StreamContainers,code=Internal; may be repeated")
 	f.StringVar(&o.file, "script", "", "`file` with one such item a line")
+	f.StringVar(&o.history, "history", "", "`file` that all that really happens is written to, for plegd compare")
+	_ = f.MarkHidden("history") // it fails for a flag that doesn't exist only
 	return cmd
 }
 
@@ -165,6 +168,7 @@ func simulate(ctx context.Context, o simulateOptions, std streams) error {
 	group.Go(func() error { return load.Run(ctx) })
 	group.Go(func() error { return o.faults.run(ctx, rt) })
 	group.Go(func() error { return o.script.run(ctx, rt, ends) })
+	group.Go(func() error { return writeHistory(ctx, rt, o.history) })
 	// The socket accepts by now, so whoever waits for this line may connect.
 	_, _ = fmt.Fprintln(std.out, o.greeting())
 	return group.Wait()
@@ -203,16 +207,6 @@ func every(ctx context.Context, period time.Duration, f func()) {
 		case <-ticker.C:
 			f()
 		}
-	}
-}
-
-// sleep waits; it returns early when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/plegd/plegd/internal/retry"
 	"github.com/plegd/plegd/internal/simruntime"
 )
 
@@ -88,7 +89,7 @@ func (s *script) begin(rt *simruntime.Runtime) (ends []func(context.Context), er
 		}
 		if i.length > 0 {
 			ends = append(ends, func(ctx context.Context) {
-				sleep(ctx, i.length)
+				_ = retry.Sleep(ctx, i.length)
 				h.Remove()
 			})
 		}
@@ -115,7 +116,7 @@ func (s *script) run(ctx context.Context, rt *simruntime.Runtime, ends []func(co
 
 // fault puts a fault into effect when it is time, and ends it.
 func fault(ctx context.Context, rt *simruntime.Runtime, i *scriptItem) error {
-	sleep(ctx, i.at)
+	_ = retry.Sleep(ctx, i.at)
 	select {
 	case <-ctx.Done(): // the simulation is over, which is no error
 		return nil
@@ -125,14 +126,14 @@ func fault(ctx context.Context, rt *simruntime.Runtime, i *scriptItem) error {
 	if err != nil || i.length == 0 {
 		return err
 	}
-	sleep(ctx, i.length)
+	_ = retry.Sleep(ctx, i.length)
 	h.Remove()
 	return nil
 }
 
 // command does something to the runtime when it is time, and again.
 func (s *script) command(ctx context.Context, rt *simruntime.Runtime, i *scriptItem) error {
-	sleep(ctx, i.at)
+	_ = retry.Sleep(ctx, i.at)
 	for ctx.Err() == nil {
 		began := time.Now()
 		if err := s.once(ctx, rt, i); err != nil {
@@ -141,7 +142,7 @@ func (s *script) command(ctx context.Context, rt *simruntime.Runtime, i *scriptI
 		if i.each == 0 {
 			return nil
 		}
-		sleep(ctx, i.each-time.Since(began))
+		_ = retry.Sleep(ctx, i.each-time.Since(began))
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func (s *script) once(ctx context.Context, rt *simruntime.Runtime, i *scriptItem
 	// For so long, or to the end.
 	undo := func(f func()) {
 		if i.length > 0 {
-			sleep(ctx, i.length)
+			_ = retry.Sleep(ctx, i.length)
 			f()
 		}
 	}
@@ -165,7 +166,7 @@ func (s *script) once(ctx context.Context, rt *simruntime.Runtime, i *scriptItem
 		rt.Up()
 	case "restart":
 		rt.Down()
-		sleep(ctx, i.length)
+		_ = retry.Sleep(ctx, i.length)
 		rt.Up()
 	case "freeze":
 		rt.Freeze()
@@ -182,7 +183,7 @@ func (s *script) once(ctx context.Context, rt *simruntime.Runtime, i *scriptItem
 		s.clock.Step(i.step)
 	case "profile":
 		rt.Down()
-		sleep(ctx, i.length)
+		_ = retry.Sleep(ctx, i.length)
 		defer rt.Up()
 		return become(ctx, rt, profiles[i.profile])
 	}

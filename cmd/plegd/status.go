@@ -110,7 +110,13 @@ func (c *agentCondition) text(now time.Time) string {
 }
 
 func (r *agentRuntime) text() string {
-	text := strings.TrimSpace(cmp.Or(r.Name, "not known yet") + " " + r.Version + " at " + r.Endpoint)
+	text := cmp.Or(r.Name, "not known yet")
+	if r.Version != "" {
+		text += " " + r.Version
+	}
+	if r.Endpoint != "" {
+		text += " at " + r.Endpoint
+	}
 	if r.Error != "" {
 		text += ": " + r.Error
 	}

@@ -68,7 +68,7 @@ func (o *topOptions) run(parent context.Context) error {
 	defer agent.close()
 	view, err := o.look(ctx, agent) // an error before anything is shown ends it
 	if err != nil {
-		return stopped(ctx, err)
+		return stopped(ctx, o.whence(err))
 	}
 	if isTerminal(o.std.out) && o.std.getenv("TERM") != "dumb" {
 		return o.live(ctx, agent, view, &link)

@@ -173,7 +173,7 @@ func (o *topOptions) live(parent context.Context, agent *agentClient, view *topV
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, unix.SIGWINCH)
 	defer signal.Stop(resized)
-	all, trouble := &topEvents{}, ""
+	all, trouble := &topEvents{pending: true}, ""
 	for draw := true; ; {
 		if draw {
 			view.now, view.events, view.trouble = time.Now(), all, cmp.Or(link.trouble(time.Now()), trouble)
@@ -193,7 +193,8 @@ func (o *topOptions) live(parent context.Context, agent *agentClient, view *topV
 			return stopped(ctx, err)
 		case ev := <-events:
 			all.add(ev)
-			draw = false
+			draw = ev == nil
+			all.pending = all.pending && !draw
 		case l := <-looks:
 			trouble = ""
 			if l.err != nil { // the old view stays
@@ -206,13 +207,19 @@ func (o *topOptions) live(parent context.Context, agent *agentClient, view *topV
 	}
 }
 
-// follow hands on events, those of the last topWindow first.
+// follow hands on events, those of the last topWindow first, and nil behind these.
 func (o *topOptions) follow(ctx context.Context, agent *agentClient, events chan<- *client.Event) error {
-	watch := client.WatchOptions{From: client.From{Time: time.Now().Add(-topWindow)}, Filter: o.request(), StartOver: true}
-	return agent.each(ctx, watch, nothingIdle, func(u *client.Update) error {
+	from := client.From{Time: time.Now().Add(-topWindow)}
+	hand := func(u *client.Update) error {
 		if u.Event != nil {
 			send(ctx, events, u.Event)
 		}
+		from = client.From{Position: u.Position}
 		return nil
-	})
+	}
+	if err := agent.each(ctx, client.WatchOptions{From: from, Filter: o.request(), Once: true, StartOver: true}, nothingIdle, hand); err != nil {
+		return err
+	}
+	send(ctx, events, nil)
+	return agent.each(ctx, client.WatchOptions{From: from, Filter: o.request(), StartOver: true}, nothingIdle, hand)
 }

@@ -25,6 +25,7 @@ type topEvent struct {
 // topEvents are the last events, in their order.
 type topEvents struct {
 	list    []topEvent
+	pending bool // those of before are still on their way: there is no rate yet
 	dropped bool // there were more than are kept: the list may not go back for topWindow
 }
 
@@ -50,6 +51,9 @@ func (e *topEvents) trim(now time.Time) {
 
 // text says how many there were and how late. It forgets those that are too old.
 func (e *topEvents) text(now time.Time) string {
+	if e.pending {
+		return "are being counted"
+	}
 	e.trim(now)
 	window := topWindow
 	if e.dropped && len(e.list) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/arbiter"
+	"github.com/plegd/plegd/internal/doctor"
 	"github.com/plegd/plegd/internal/unixsock"
 	"github.com/plegd/plegd/store"
 )
@@ -29,6 +30,37 @@ func TestBadUsage(t *testing.T) {
 	}{
 		{"frobnicate", []string{`"frobnicate"`, "plegd --help"}},
 		{"state frobnicate", []string{`"frobnicate"`}},
+		{"compare extra", []string{`plegd compare takes no arguments, but got "extra"`}},
+		{"compare --modes fast", []string{"--modes", `"fast"`, "generic, evented, hybrid or hinted"}},
+		{"compare --modes generic,generic", []string{"--modes", `"generic"`, "twice"}},
+		{"compare --modes evented=2s", []string{"--modes", `"evented=2s"`, "no period"}},
+		{"compare --modes generic=1ms", []string{"--modes", `"generic=1ms"`, "from 10ms to 1h"}},
+		{"compare --for 0", []string{"--for", `"0"`, "positive"}},
+		{"compare --transitions 0", []string{"--transitions", `"0"`, "above 0"}},
+		{"compare --late -1s", []string{"--late", `"-1s"`, "positive"}},
+		{"compare --fail-on=", []string{"--fail-on", "missed>0"}},
+		{"compare --fail-on lost>0", []string{"--fail-on", `"lost"`, "missed, late, wrong"}},
+		{"compare --fail-on missed>x", []string{"--fail-on", `"missed>x"`, "a number"}},
+		{"compare --fail-on p99>50", []string{"--fail-on", `"p99>50"`, "a duration"}},
+		{"compare --fail-on hinted:missed>0", []string{"--fail-on", `"hinted"`, "generic, evented, hybrid"}},
+		{"compare --workload pods", []string{"--workload", "pods", "such as pods=20"}},
+		{"compare --workload cows=1", []string{"--workload", `"cows=1"`, "seed, pods, rate"}},
+		{"compare --workload pods=0", []string{"--workload", "pods=0", "from 1 to 5000"}},
+		{"compare --workload rate=-1", []string{"--workload", "rate=-1", "above 0"}},
+		{"compare --workload rate=NaN", []string{"--workload", "rate=NaN", "above 0"}},
+		{"compare --workload seed=1,seed=2", []string{"--workload", "seed", "twice"}},
+		{"compare --workload profile=docker", []string{"--workload", "profile=docker", "cri-o"}},
+		{"compare --workload network=host", []string{"--workload", "network", "image="}},
+		{"compare --workload image=x,profile=cri-o", []string{"--workload", "profile", "image="}},
+		{"compare --workload image=x,pods=501", []string{"--workload", "pods=501", "500"}},
+		{"compare --workload seed=1 --runtime-endpoint /run/x.sock", []string{"--workload", "simulated", "--runtime-endpoint"}},
+		{"compare --runtime-endpoint run/x.sock", []string{"--runtime-endpoint", "run/x.sock", "not absolute"}},
+		{"compare --fault drop", []string{"--fault", "simulated"}},
+		{"compare --workload seed=1 --fault foo", []string{"--fault", `"foo"`, "one of method, id"}},
+		{"compare --html=", []string{"--html", "file"}},
+		{"compare --input=", []string{"--input", "plegd record"}},
+		{"compare --input x --for 1m", []string{"--for", "--input"}},
+		{"compare -- sleep 1", []string{`"sleep 1"`, "image="}},
 		{"run extra", []string{`plegd run takes no arguments, but got "extra"`, "see plegd run --help"}},
 		{"state check extra", []string{`plegd state check takes no arguments, but got "extra"`}},
 		{"version extra", []string{`plegd version takes no arguments, but got "extra"`}},
@@ -37,6 +69,12 @@ func TestBadUsage(t *testing.T) {
 		{"simulate --socket /x --fault foo", []string{"--fault", `"foo"`, "one of method, id", ", do for a command"}},
 		{"run --frobnicate", []string{"--frobnicate", "see plegd run --help"}},
 		{"state show --frobnicate", []string{"--frobnicate", "see plegd state show --help"}},
+		{"get pods --socket /x", []string{`unknown command "get" of plegd; did you mean pods?`, "see plegd --help"}},
+		{"--socket /x", []string{"unknown flag: --socket", "see plegd --help"}},
+		{"evnets", []string{`unknown command "evnets" of plegd; did you mean events?`}},
+		{"frobnicate", []string{`unknown command "frobnicate" of plegd; see plegd --help`}},
+		{"state shwo --state-dir /x", []string{`unknown command "shwo" of plegd state; did you mean show?`}},
+		{"wait shop/db-5 --for ready", []string{`unknown command "shop/db-5" of plegd wait: must be one of container, pod; see plegd wait --help`}},
 		{"help frobnicate", []string{`"frobnicate"`, "plegd --help"}},
 		{"help state frobnicate", []string{`"state frobnicate"`}},
 		{"completion tcsh", []string{`"tcsh"`, "plegd completion --help"}},
@@ -99,6 +137,9 @@ func TestBadUsage(t *testing.T) {
 		{"run --http-api --http-token-file=", []string{"--http-token-file", `""`, "no such file"}},
 		{"run --http-api --http-token-file /dev/null", []string{"--http-token-file", "regular file"}},
 		{"run --socket " + long, []string{"--socket", "108 bytes", "107"}},
+		{"run --runtime-endpoint unix:///x/cri.sock --socket /x/y/../cri.sock", []string{"--socket", `"/x/y/../cri.sock"`, "is the runtime's socket"}},
+		{"run --runtime-endpoint /x/cri.sock --cri-socket unix:///x/cri.sock", []string{"--cri-socket", `"/x/cri.sock"`, "is the runtime's socket"}},
+		{"run --cri-socket /run/crio/crio.sock", []string{"--cri-socket", `"/run/crio/crio.sock"`, "is the runtime's socket"}},
 		{"run --since 42", []string{"--since", `"42"`, "EPOCH/SEQ"}},
 		{"run --since 0000000000000000/1", []string{"--since", "epoch of zeros"}},
 		{"run --since 9f010203040506ab/9007199254740992", []string{"--since", "2^53-1"}},
@@ -227,7 +268,7 @@ func TestReferenceIsComplete(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"run"}, {"simulate"}, {"state", "show"}, {"state", "check"}, {"state", "export"}, {"state", "compact"}, {"version"},
-		{"events"}, {"pods"}, {"pod"}, {"status"}, {"wait", "pod"}, {"wait", "container"}, {"relist"}, {"top"}} {
+		{"events"}, {"pods"}, {"pod"}, {"status"}, {"wait", "pod"}, {"wait", "container"}, {"relist"}, {"top"}, {"record"}, {"replay"}, {"compare"}, {"doctor"}} {
 		for _, name := range flagNames(t, args) {
 			if !strings.Contains(string(doc), "`--"+name) {
 				t.Errorf("docs/reference.md lacks --%s of plegd %s", name, strings.Join(args, " "))
@@ -263,7 +304,7 @@ func TestReferenceListsEveryJSONField(t *testing.T) {
 	}
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[pleg.Pod](), reflect.TypeFor[pleg.Status](), reflect.TypeFor[shownState](), reflect.TypeFor[checkedState](), reflect.TypeFor[unreadableState](), reflect.TypeFor[compactedState](), reflect.TypeFor[build](),
-		reflect.TypeFor[podList](), reflect.TypeFor[agentStatus](), reflect.TypeFor[relistResult](), reflect.TypeFor[cloudEventJSON](),
+		reflect.TypeFor[podList](), reflect.TypeFor[agentStatus](), reflect.TypeFor[relistResult](), reflect.TypeFor[cloudEventJSON](), reflect.TypeFor[doctor.Report](),
 	} {
 		check(typ)
 	}
@@ -277,13 +318,30 @@ func flagNames(t *testing.T, args []string) []string {
 		t.Fatal(err)
 	}
 	var names []string
-	for line := range strings.Lines(out.String()) {
+	_, flags, _ := strings.Cut(out.String(), "\nFlags:\n")
+	for line := range strings.Lines(flags) {
 		_, rest, ok := strings.Cut(line, " --")
 		if name, _, _ := strings.Cut(rest, " "); ok && name != "help" {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// The commands come first: they are what one looks for.
+func TestHelpBeginsWithTheCommands(t *testing.T) {
+	var out, errs strings.Builder
+	if err := execute([]string{"--help"}, streams{&out, &errs, os.Getenv}); err != nil {
+		t.Fatal(err)
+	}
+	commands, codes := strings.Index(out.String(), "Available Commands:"), strings.Index(out.String(), "Exit codes:")
+	if commands < 0 || codes < commands || strings.Contains(out.String(), "\n\n\n") {
+		t.Errorf("%s", &out)
+	}
+	out.Reset()
+	if err := execute([]string{"wait", "--help"}, streams{&out, &errs, os.Getenv}); err != nil || strings.Contains(out.String(), "Exit codes:") {
+		t.Errorf("%v, %s", err, &out)
+	}
 }
 
 func TestHelpAndVersion(t *testing.T) {

@@ -27,7 +27,8 @@ func newWait(std streams) *cobra.Command {
 		Short: "Wait until a pod or container has reached a state",
 		Long: "wait returns with code 0 once the state is reached, at once if it is already, and with code " +
 			fmt.Sprint(exitTimeout) + " if\n--timeout passes before. It waits for a pod or container that isn't there yet, and for an agent\n" +
-			"that isn't. Each state that it sees is a line on stdout.",
+			"that isn't. Each state that it sees is a line on stdout. A pod's name without its namespace is an\n" +
+			"error with --for removed while such a pod is there.",
 	}, newWaitFor(std, "pod", "KEY|NAMESPACE/NAME", stateReady, stateNotReady, stateRemoved, stateCreated),
 		newWaitFor(std, "container", "KEY/NAME|NAMESPACE/POD/NAME", stateRunning, stateExited, stateRemoved))
 }
@@ -126,7 +127,13 @@ func (o *waitOptions) run(signalled context.Context, agent *agentClient, target 
 	defer cancel()
 	seen := waitSeen{target: target, state: o.state}
 	err := agent.WaitFor(ctx, target.filter(), func(pods []*client.Pod) (bool, error) {
+		first := !seen.known
 		seen.look(pods)
+		if first && seen.now == nil {
+			if err := o.unnamed(ctx, agent, &target); err != nil {
+				return false, err
+			}
+		}
 		if line, changed := seen.line(); changed {
 			if _, err := fmt.Fprintln(o.std.out, printable(line)); err != nil {
 				return false, err
@@ -140,7 +147,7 @@ func (o *waitOptions) run(signalled context.Context, agent *agentClient, target 
 	case signalled.Err() != nil:
 		return fmt.Errorf("%s %s: was asked to stop before it is %s", target.kind(), target.text, o.state)
 	case ctx.Err() != nil || outOfTime(err):
-		return fmt.Errorf("%s %.200q is not %s after %v, %s: %w", target.kind(), target.text, o.state, o.timeout, seen.last(), errTimeout)
+		return fmt.Errorf("%s %.200q is not %s after %v, %s: %w", target.kind(), target.text, o.state, o.timeout, seen.last(err), errTimeout)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,13 +98,20 @@ func (s *waitSeen) line() (line string, changed bool) {
 	return line, changed
 }
 
-// last says what was seen last, for who has waited in vain.
-func (s *waitSeen) last() string {
-	if !s.known {
-		return "nothing is known of it since no agent has answered"
+// last says what was seen last, for who has waited in vain; err may say why nothing
+// newer is known.
+func (s *waitSeen) last(err error) string {
+	why := ""
+	if unmet, ok := errors.AsType[*client.UnmetError](err); ok && !nobodyAnswers(unmet.Why) {
+		why = ": " + unmet.Why.Error()
 	}
-	if !s.was && s.target.pod.key != "" && s.target.container != "" {
-		return fmt.Sprintf("it %s; no pod has the key %q, and by a pod's name it is NAMESPACE/POD/CONTAINER", s.word(), s.target.pod.key)
+	switch {
+	case !s.known && why == "":
+		return "nothing is known of it since no agent has answered"
+	case !s.known:
+		return "nothing is known of it" + why
+	case why != "":
+		return "it " + s.word() + ", as far as is known" + why
 	}
 	return "it " + s.word()
 }

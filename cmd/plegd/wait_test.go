@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,7 +96,23 @@ func TestWait(t *testing.T) {
 		{args: "container default/l/app --for=removed", before: "pod l; create l app; start l app; fail l app", during: "delete l app",
 			want: "container default/l/app is exited, exit code 7 Error; container default/l/app is removed"},
 		{args: "container g/app --for=running --timeout 1s", code: exitTimeout, want: "container g/app does not exist",
-			stderr: `plegd: container "g/app" is not running after 1s, it does not exist; no pod has the key "g", and by a pod's name it is NAMESPACE/POD/CONTAINER: --timeout has passed`},
+			stderr: `plegd: container "g/app": no pod has the key "g"; by its name a container is NAMESPACE/POD/NAME` + "\n" +
+				`plegd: container "g/app" is not running after 1s, it does not exist: --timeout has passed`},
+		// A pod's name without its namespace: what is there must not count as removed.
+		{args: "pod q --for=removed", before: "pod q", code: exitUsage,
+			stderr: `plegd: pod "q": no pod has the key "q", but there is the pod default/q; by its name a pod is NAMESPACE/NAME`},
+		{args: "container q/app --for=removed", code: exitUsage,
+			stderr: `plegd: container "q/app": no pod has the key "q", but there is the pod default/q; by its name a container is NAMESPACE/POD/NAME`},
+		{args: "container default/q --for=removed", code: exitUsage,
+			stderr: `plegd: container "default/q": no pod has the key "default", but there is the pod default/q; by its name a container is NAMESPACE/POD/NAME`},
+		{args: "pod q --for=ready --timeout 1s", code: exitTimeout, want: "pod q does not exist",
+			stderr: `plegd: pod "q": no pod has the key "q", but there is the pod default/q; by its name a pod is NAMESPACE/NAME` + "\n" +
+				`plegd: pod "q" is not ready after 1s, it does not exist: --timeout has passed`},
+		{args: "pod nobody --for=removed", want: "pod nobody does not exist",
+			stderr: `plegd: pod "nobody": no pod has the key "nobody"; by its name a pod is NAMESPACE/NAME`},
+		// A key that has gone is not looked for among the names, and a pod that is there by its key has no such container.
+		{args: "pod 11111111-2222-3333-4444-555555555555 --for=removed", want: "pod 11111111-2222-3333-4444-555555555555 does not exist"},
+		{args: "container uid-q/nobody --for=removed", want: "container uid-q/nobody does not exist"},
 		{args: "container default/m/app --for=removed", before: "pod m; create m other", want: "container default/m/app does not exist"},
 		// With its pod, all of it goes.
 		{args: "container default/n/app --for=removed", before: "pod n; create n app", during: "remove n", want: "container default/n/app is created; container default/n/app is removed"},
@@ -202,6 +220,28 @@ func TestWaitForTheAgent(t *testing.T) {
 	last.terminate()
 }
 
+// An agent that answers before it knows anything is not taken for none, and who has
+// waited in vain hears why nothing is known.
+func TestWaitForAnAgentThatDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	dir := newAgentDir(t)
+	agent := start(t, dir.args("unix://"+filepath.Join(t.TempDir(), "none.sock"), "--output", "none")...)
+	eventually(t, "the agent answers", func() bool {
+		code, _, _ := dir.ask("status")
+		return code == exitOK
+	})
+	code, out, stderr := dir.ask("wait", "pod", "default/web", "--for", "removed", "--timeout", "1s")
+	for _, want := range []string{"the agent can't tell yet, trying again: plegd at " + dir.socket(), "not removed after 1s, nothing is known of it: plegd at " + dir.socket(), "none.sock"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("%q is not in %q", want, stderr)
+		}
+	}
+	if code != exitTimeout || out != "" || strings.Contains(stderr, "no agent") {
+		t.Errorf("code %d, %q, %q", code, out, stderr)
+	}
+	agent.terminate()
+}
+
 // What stands for all, and what is said of it.
 func TestWaitSeen(t *testing.T) {
 	one, two := int32(1), int32(2)
@@ -247,6 +287,33 @@ func TestWaitSeen(t *testing.T) {
 		}
 		if s.look(nil); step.pods != nil && s.word() != "is removed" {
 			t.Errorf("step %d: afterwards %q", i, s.word())
+		}
+	}
+}
+
+// What is said to who has waited in vain.
+func TestWaitSeenLast(t *testing.T) {
+	ready := []*client.Pod{{Sandboxes: []*client.Sandbox{{Id: "s", State: "ready"}}}}
+	unmet := &client.UnmetError{Err: context.DeadlineExceeded, Why: fmt.Errorf("%w: not now", client.ErrUnavailable)}
+	gone := &client.UnmetError{Err: context.DeadlineExceeded, Why: &client.SocketError{Socket: "s", Err: syscall.ECONNREFUSED}}
+	for _, tt := range []struct {
+		known bool
+		err   error
+		want  string
+	}{
+		{false, context.DeadlineExceeded, "nothing is known of it since no agent has answered"},
+		{false, gone, "nothing is known of it since no agent has answered"},
+		{false, unmet, "nothing is known of it: plegd is not available: not now"},
+		{true, context.DeadlineExceeded, "it is ready"},
+		{true, gone, "it is ready"},
+		{true, unmet, "it is ready, as far as is known: plegd is not available: not now"},
+	} {
+		s := waitSeen{target: waitTarget{text: "ns/p"}, state: stateRemoved}
+		if tt.known {
+			s.look(ready)
+		}
+		if got := s.last(tt.err); got != tt.want {
+			t.Errorf("known %v, %v: %q, want %q", tt.known, tt.err, got, tt.want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -158,6 +159,12 @@ func childEnd(s *os.ProcessState) error {
 		return nil
 	}
 	return &childError{code: s.ExitCode()}
+}
+
+// takeName gives this process the name of its program for who lists processes: one that was
+// started as /proc/self/exe is called exe.
+func takeName() {
+	_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0) //nolint:gosec // the file is there; and it is only a name
 }
 
 // supervised returns the descriptor of the pipe to the supervisor. A variable

@@ -155,6 +155,11 @@ func TestWatchdogLeavesAHealthyAgentAlone(t *testing.T) {
 	c := start(t, dir.args(endpoint, "--watchdog", "1s")...)
 	dir.awaitReady(t)
 	agent := c.agentOf(t)
+	// Both are found under the program's name, of which the kernel keeps 15 bytes.
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", agent))
+	if want := filepath.Base(os.Args[0]); err != nil || strings.TrimSpace(string(name)) != want[:min(len(want), 15)] {
+		t.Errorf("the child is called %q, %v", name, err)
+	}
 	simtest.Rule(t, rt, simruntime.Rule{Hang: true, IgnoreCancel: true})
 	time.Sleep(2500 * time.Millisecond)
 	c.signal(syscall.SIGSTOP)

@@ -110,3 +110,12 @@ func EventOf(payload any) *runtimeapi.ContainerEventResponse {
 	}
 	return nil
 }
+
+// EventError returns why what a stats handler of the client is given as a payload is
+// an event that could not be decoded, nil if it is none.
+func EventError(payload any) error {
+	if f, ok := payload.(*frame); ok {
+		return f.err
+	}
+	return nil
+}

@@ -80,11 +80,14 @@ func sayPlainly(err error, socket, method string, limit time.Duration) error {
 // closedAtOnce is what somebody does who is no CRI runtime, or one that ends.
 const closedAtOnce = "the connection was closed at once"
 
+// noPermission also says what to do.
+const noPermission = "permission denied (run as root, or as a member of the socket's group)"
+
 // dialCauses are the ends of gRPC's text about a connection that could not be
 // made, and what they mean. gRPC keeps no more of an error than its text.
 var dialCauses = []struct{ part, means string }{
-	{syscall.EACCES.Error(), "permission denied"},
-	{syscall.EPERM.Error(), "permission denied"},
+	{syscall.EACCES.Error(), noPermission},
+	{syscall.EPERM.Error(), noPermission},
 	{errNotSocket.Error(), "not a socket"},
 	{syscall.ENOENT.Error(), "no such file"},
 	{syscall.ENOTDIR.Error(), "no such file"},

@@ -32,7 +32,7 @@ func TestErrorsAreInPlainWords(t *testing.T) {
 		err  error
 		want string
 	}{
-		{dial("permission denied"), "runtime socket /x.sock: permission denied"},
+		{dial("permission denied"), "runtime socket /x.sock: permission denied (run as root, or as a member of the socket's group)"},
 		{dial("no such file or directory"), "runtime socket /x.sock: no such file"},
 		{dial("not a directory"), "runtime socket /x.sock: no such file"},
 		{dial("connection refused"), "runtime socket /x.sock: connection refused (nobody listens)"},

@@ -19,9 +19,86 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/crowd"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/unixsock"
 )
+
+// copied counts how many copies of all that is known are made at once.
+type copied struct {
+	Source
+	mu         sync.Mutex
+	most, made int
+}
+
+func (c *copied) Entities() []pleg.Entity {
+	c.mu.Lock()
+	c.made++
+	c.most = max(c.most, c.made)
+	c.mu.Unlock()
+	time.Sleep(10 * time.Millisecond)
+	c.mu.Lock()
+	c.made--
+	c.mu.Unlock()
+	return c.Source.Entities()
+}
+
+// Only so many calls at a time work on a copy of all that is known, whatever they ask
+// for; the others wait their turn, unless their client has gone.
+func TestListsAreMadeInTurns(t *testing.T) {
+	n := start(t, simruntime.Config{})
+	sandbox, container := n.pod("a")
+	n.quiet()
+	_, err := n.cri.ListContainers(n.ctx(), &runtimeapi.ListContainersRequest{}) // all is learnt
+	n.must(err)
+	src := &copied{Source: n.gen}
+	cfg := Config{Socket: filepath.Join(t.TempDir(), "cri.sock"), Untrusted: Unavailable}
+	cfg.Source = func() (Source, string, error) { return src, n.gen.Endpoint(), nil }
+	server, err := New(cfg)
+	n.must(err)
+	inBackground(t, server.Run)
+	c := runtimeapi.NewRuntimeServiceClient(dial(t, cfg.Socket))
+	eventually(t, "all to be learnt", func() error { return second(c.ListContainers(n.ctx(), &runtimeapi.ListContainersRequest{})) })
+	calls := []func(context.Context) error{
+		func(ctx context.Context) error {
+			return second(c.ListContainers(ctx, &runtimeapi.ListContainersRequest{}))
+		},
+		func(ctx context.Context) error {
+			return second(c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}))
+		},
+		func(ctx context.Context) error {
+			return second(c.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: container[:8]}))
+		},
+		func(ctx context.Context) error {
+			return second(c.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sandbox[:8]}))
+		},
+	}
+	var clients sync.WaitGroup
+	for i := range 8 * maxMaking {
+		clients.Go(func() {
+			if err := calls[i%len(calls)](n.ctx()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	clients.Wait()
+	if src.most > maxMaking {
+		t.Errorf("%d at once", src.most)
+	}
+	for range maxMaking { // as when all of them are at work
+		server.making <- struct{}{}
+	}
+	for i, call := range calls {
+		ctx, cancel := context.WithTimeout(n.ctx(), 50*time.Millisecond)
+		if err := call(ctx); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("call %d: %v", i, err)
+		}
+		cancel()
+	}
+	for range maxMaking {
+		<-server.making
+	}
+}
 
 func TestBadRequests(t *testing.T) {
 	n := start(t, simruntime.Config{})
@@ -73,6 +150,40 @@ func TestBadRequests(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
+// A call whose request doesn't come ends, so that it keeps no connection's place; one
+// that has asked lasts.
+func TestUnaskedCallEnds(t *testing.T) {
+	const stall = time.Second
+	n := start(t, simruntime.Config{}, func(_ *pleg.Config, c *Config) { c.Stall = stall })
+	n.quiet()
+	events := n.subscribe()
+	_, err := n.rt.AddRule(simruntime.Rule{Method: "Version", Delay: 2 * stall})
+	n.must(err)
+	answered := make(chan error, 1)
+	go func() { answered <- second(n.cri.Version(n.ctx(), &runtimeapi.VersionRequest{})) }()
+	var calls []grpc.ClientStream
+	for _, method := range []string{
+		runtimeapi.RuntimeService_Status_FullMethodName, runtimeapi.RuntimeService_StreamContainers_FullMethodName,
+		runtimeapi.RuntimeService_GetContainerEvents_FullMethodName,
+	} {
+		call, err := n.conn.NewStream(n.ctx(), &grpc.StreamDesc{}, method)
+		n.must(err)
+		calls = append(calls, call)
+	}
+	for i, call := range calls {
+		if err := call.RecvMsg(&runtimeapi.StatusResponse{}); status.Code(err) != codes.Canceled {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("who has asked: %v", err)
+	}
+	sandbox, _ := n.pod("a")
+	if ev, err := events.Recv(); err != nil || ev.GetContainerId() != sandbox {
+		t.Errorf("who has asked for events: %v, %v", ev, err)
+	}
+}
+
 // Connections are bounded. Those in use are never closed for others, which wait
 // then.
 func TestManyConnections(t *testing.T) {
@@ -86,7 +197,7 @@ func TestManyConnections(t *testing.T) {
 	n.must(err)
 	streams = append(streams, n.subscribe()) // in its place
 	conn := dial(t, n.server.cfg.Socket)
-	soon, stop := context.WithTimeout(t.Context(), settle+300*time.Millisecond)
+	soon, stop := context.WithTimeout(t.Context(), crowd.Settle+300*time.Millisecond)
 	defer stop()
 	if _, err := runtimeapi.NewRuntimeServiceClient(conn).Version(soon, &runtimeapi.VersionRequest{}); err == nil {
 		t.Error("one more is served")

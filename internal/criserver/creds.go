@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/plegd/plegd/internal/crowd"
+	"github.com/plegd/plegd/internal/unsent"
 )
 
 // named lets a call know its connection. It checks nothing: the mode and the
@@ -38,13 +39,26 @@ type guestInfo struct {
 // AuthType implements [credentials.AuthInfo].
 func (guestInfo) AuthType() string { return "unix" }
 
-// count tells a call's connection of its beginning and its end.
-func count(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(guestInfo); ok && info.guest != nil {
-			info.guest.Begin()
-			context.AfterFunc(ctx, info.guest.End)
-		}
+// guestOf returns the connection of a call, nil if that isn't known.
+func guestOf(ctx context.Context) *crowd.Guest {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
 	}
-	return ctx, nil
+	info, _ := p.AuthInfo.(guestInfo)
+	return info.guest
+}
+
+// count tells a call's connection of its beginning and its end, and has one end whose
+// request doesn't come.
+func (s *Server) count(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	guest := guestOf(ctx)
+	if guest != nil {
+		guest.Begin()
+	}
+	return unsent.Await(ctx, s.cfg.Stall, func() {
+		if guest != nil {
+			guest.End()
+		}
+	}), nil
 }

@@ -26,9 +26,9 @@
 //     another client; one that doesn't keep up with events is cut with
 //     RESOURCE_EXHAUSTED.
 //  5. Connections, streams, requests, answers that are kept, answers that clients
-//     don't take (unsent.go) and calls in flight are bounded. What is being made of
-//     the cache is bounded by the calls alone. Connections without a call make room
-//     for others.
+//     don't take (unsent.go) and calls in flight are bounded, and how many calls at a
+//     time work on a copy of the cache. Connections without a call make room for
+//     others.
 //
 // Messages that are kept or shared are never changed once others can see them.
 package criserver

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -18,6 +19,8 @@ import (
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/watch"
+	"github.com/plegd/plegd/store"
 )
 
 // subscribing is a source that subscribes as a test says.
@@ -166,6 +169,36 @@ func TestEventsThatCantBeRead(t *testing.T) {
 	}
 }
 
+// On a quiet node no event tells that events are read again, and the log says so.
+func TestTroubleEndsOnAQuietNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gen, err := pleg.New(pleg.Config{Endpoint: "unix:///nowhere/cri.sock"}) // is not run: nothing happens in it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer gen.Close()
+		log, calls := &logtest.Buffer{}, 0
+		_, end := followed(t, func(s *Server) (*pleg.Subscription, error) {
+			s.cfg.Logger = log.Logger()
+			if calls++; calls <= 2 {
+				return nil, errors.New("page 7 is no page")
+			}
+			return gen.Subscribe(nil)
+		})
+		time.Sleep(4 * time.Second) // after one and after two, and a fifth more
+		synctest.Wait()
+		if log.Count("can't be read") != 1 || log.Count("read again") != 0 || calls != 3 {
+			t.Errorf("%d calls, log:\n%s", calls, log)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if log.Count("can't be read") != 1 || log.Count("read again") != 1 || calls != 3 {
+			t.Errorf("%d calls, log:\n%s", calls, log)
+		}
+		end()
+	})
+}
+
 // A client that comes a moment too early is let in as soon as that is right.
 func TestStreamWaitsForTheHub(t *testing.T) {
 	n := start(t, simruntime.Config{})
@@ -226,5 +259,60 @@ func TestHubGivesWay(t *testing.T) {
 	}
 	if src.asked.Load() < 3 { // after each but perhaps the last
 		t.Errorf("it was asked %d times whether it is busy", src.asked.Load())
+	}
+}
+
+// What is told in a second is bounded, and while a storm comes in it is a small part of
+// that; but no smaller for a few clients than for many.
+func TestHubsPace(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		readers     int
+		busy        bool
+		events      int
+		least, most time.Duration
+	}{
+		{"one, in peace", 1, false, 5000, 900 * time.Millisecond, 1100 * time.Millisecond},
+		{"a hundred, in peace", 100, false, 1000, 500 * time.Millisecond, 700 * time.Millisecond},
+		{"one, in a storm", 1, true, 4000, 900 * time.Millisecond, 1100 * time.Millisecond},
+		{"ten, in a storm", 10, true, 400, 700 * time.Millisecond, 1100 * time.Millisecond},
+		{"a hundred, in a storm", 100, true, 40, 900 * time.Millisecond, 1100 * time.Millisecond},
+		{"as many as may be, in a storm", maxReaders, true, 8, 900 * time.Millisecond, 1100 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &Server{hub: newHub(), shelf: newShelf()}
+				s.cfg.Turns = watch.NewTurns()
+				s.hub.open()
+				var readers []*reader
+				for range tc.readers {
+					r, err := s.hub.join(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					readers = append(readers, r)
+				}
+				var src Source = empty{}
+				if tc.busy {
+					src = &busy{Source: empty{}}
+				}
+				begin, told := time.Now(), 0
+				for range tc.events {
+					var err error
+					if told, err = s.pass(t.Context(), src, &pleg.Event{Type: store.ContainerStarted}, told); err != nil {
+						t.Fatal(err)
+					}
+					for _, r := range readers {
+						if len(r.events) != 1 {
+							t.Fatal("an event was not told")
+						}
+						<-r.events
+					}
+				}
+				if took := time.Since(begin); took < tc.least || took > tc.most {
+					t.Errorf("took %v, want %v to %v", took, tc.least, tc.most)
+				}
+			})
+		})
 	}
 }

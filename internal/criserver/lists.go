@@ -5,16 +5,22 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pleg "github.com/plegd/plegd"
+	"github.com/plegd/plegd/internal/unsent"
 	"github.com/plegd/plegd/store"
 )
 
 // batchItems and batchBytes bound one message of a streamed list. Clients take
 // 4 MiB where nobody has told them to take more.
 const batchItems, batchBytes = 1000, 2 << 20
+
+// maxMaking are how many calls at a time work on a copy of all that is known, which is
+// made while the writer waits.
+const maxMaking = 4
 
 // ListPodSandbox answers from the cache.
 func (s *Server) ListPodSandbox(ctx context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
@@ -32,8 +38,8 @@ func (s *Server) StreamPodSandboxes(req *runtimeapi.StreamPodSandboxesRequest, o
 		return err
 	}
 	parts, sizes := batches(items)
-	return sendParts(s, parts, sizes, func(part []*runtimeapi.PodSandbox) error {
-		return out.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: part})
+	return sendParts(s, out, parts, sizes, func(part []*runtimeapi.PodSandbox) proto.Message {
+		return &runtimeapi.StreamPodSandboxesResponse{PodSandboxes: part}
 	})
 }
 
@@ -53,104 +59,113 @@ func (s *Server) StreamContainers(req *runtimeapi.StreamContainersRequest, out g
 		return err
 	}
 	parts, sizes := batches(items)
-	return sendParts(s, parts, sizes, func(part []*runtimeapi.Container) error {
-		return out.Send(&runtimeapi.StreamContainersResponse{Containers: part})
+	return sendParts(s, out, parts, sizes, func(part []*runtimeapi.Container) proto.Message {
+		return &runtimeapi.StreamContainersResponse{Containers: part}
 	})
 }
 
 // sandboxes lists sandboxes, from the cache or as configured.
 func (s *Server) sandboxes(ctx context.Context, f *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
-	known, d := s.listable(ctx, store.KindSandbox)
-	var all []*runtimeapi.PodSandbox
-	for i := 0; i < len(known) && d == ""; i++ {
-		item := s.shelf.sandbox(&known[i])
-		if item == nil {
-			d = doubtItem(&known[i])
-		}
-		all = append(all, item)
-	}
-	if d != "" {
-		return throughList(ctx, s, d, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, f, func(ctx context.Context) ([]*runtimeapi.PodSandbox, error) {
-			client, err := s.runtime()
-			if err != nil {
-				return nil, err
+	var items []*runtimeapi.PodSandbox
+	d, err := s.list(ctx, store.KindSandbox, func(_ Source, known []pleg.Entity) doubt {
+		id := fullID(f.GetId(), known)
+		for i := range known {
+			item := s.shelf.sandbox(&known[i])
+			if item == nil {
+				return doubtItem(&known[i])
 			}
-			return client.ListPodSandbox(ctx, f)
-		})
-	}
-	id := fullID(f.GetId(), known)
-	items := make([]*runtimeapi.PodSandbox, 0, len(all))
-	for _, item := range all {
-		if (id == "" || id == item.GetId()) && hasLabels(item.GetLabels(), f.GetLabelSelector()) &&
-			(f.GetState() == nil || f.GetState().GetState() == item.GetState()) {
-			items = append(items, item)
+			if (id == "" || id == item.GetId()) && hasLabels(item.GetLabels(), f.GetLabelSelector()) &&
+				(f.GetState() == nil || f.GetState().GetState() == item.GetState()) {
+				items = append(items, item)
+			}
 		}
+		return ""
+	})
+	if err != nil || d == "" {
+		return items, err
 	}
-	return items, nil
+	return throughList(ctx, s, d, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, f, func(ctx context.Context) ([]*runtimeapi.PodSandbox, error) {
+		client, err := s.runtime()
+		if err != nil {
+			return nil, err
+		}
+		return client.ListPodSandbox(ctx, f)
+	})
 }
 
 // containers lists containers, as sandboxes does sandboxes.
 func (s *Server) containers(ctx context.Context, f *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
-	known, d := s.listable(ctx, store.KindContainer)
-	var all []*runtimeapi.Container
-	for i := 0; i < len(known) && d == ""; i++ {
-		item := s.shelf.container(&known[i])
-		if item == nil {
-			d = doubtItem(&known[i])
+	var items []*runtimeapi.Container
+	d, err := s.list(ctx, store.KindContainer, func(src Source, known []pleg.Entity) doubt {
+		id, sandbox := fullID(f.GetId(), known), f.GetPodSandboxId()
+		if sandbox != "" {
+			sandbox = fullID(sandbox, ofKind(src.Entities(), store.KindSandbox))
 		}
-		all = append(all, item)
-	}
-	if d != "" {
-		return throughList(ctx, s, d, runtimeapi.RuntimeService_ListContainers_FullMethodName, f, func(ctx context.Context) ([]*runtimeapi.Container, error) {
-			client, err := s.runtime()
-			if err != nil {
-				return nil, err
+		for i := range known {
+			item := s.shelf.container(&known[i])
+			if item == nil {
+				return doubtItem(&known[i])
 			}
-			return client.ListContainers(ctx, f)
-		})
+			if (id == "" || id == item.GetId()) && (sandbox == "" || sandbox == item.GetPodSandboxId()) &&
+				hasLabels(item.GetLabels(), f.GetLabelSelector()) && (f.GetState() == nil || f.GetState().GetState() == item.GetState()) {
+				items = append(items, item)
+			}
+		}
+		return ""
+	})
+	if err != nil || d == "" {
+		return items, err
 	}
-	id, sandbox := fullID(f.GetId(), known), f.GetPodSandboxId()
-	if sandbox != "" {
-		src, _, err := s.cfg.Source()
+	return throughList(ctx, s, d, runtimeapi.RuntimeService_ListContainers_FullMethodName, f, func(ctx context.Context) ([]*runtimeapi.Container, error) {
+		client, err := s.runtime()
 		if err != nil {
-			return nil, unavailable(err.Error())
+			return nil, err
 		}
-		sandbox = fullID(sandbox, ofKind(src.Entities(), store.KindSandbox))
-	}
-	items := make([]*runtimeapi.Container, 0, len(all))
-	for _, item := range all {
-		if (id == "" || id == item.GetId()) && (sandbox == "" || sandbox == item.GetPodSandboxId()) &&
-			hasLabels(item.GetLabels(), f.GetLabelSelector()) && (f.GetState() == nil || f.GetState().GetState() == item.GetState()) {
-			items = append(items, item)
-		}
-	}
-	return items, nil
+		return client.ListContainers(ctx, f)
+	})
 }
 
-// listable returns all entities of a kind, whose items are learnt as far as they
-// can be, or what speaks against listing them.
-func (s *Server) listable(ctx context.Context, kind store.Kind) ([]pleg.Entity, doubt) {
+// list has of list all entities of a kind, whose items are learnt as far as they can
+// be, or returns what speaks against listing them, as of does.
+func (s *Server) list(ctx context.Context, kind store.Kind, of func(src Source, known []pleg.Entity) doubt) (d doubt, err error) {
 	src, d := s.cache()
 	if d != "" {
-		return nil, d
+		return d, nil
 	}
-	known := ofKind(src.Entities(), kind)
-	if s.shelf.learnable(known) {
-		// What was new after the calls that others wait for too is asked for by
-		// those that come after them.
-		for range 2 {
-			if s.learn(ctx) == nil {
-				break
+	// What was new after the calls that others wait for too is asked for by those that
+	// come after them.
+	for lessons := 2; ; lessons-- {
+		lacking := false
+		err := s.inTurn(ctx, func() {
+			known := ofKind(src.Entities(), kind)
+			if lacking = lessons > 0 && s.shelf.learnable(known); lacking {
+				return
 			}
+			for i := range known {
+				if d = doubtListed(&known[i]); d != "" {
+					return
+				}
+			}
+			d = of(src, known)
+		})
+		if err != nil || !lacking {
+			return d, err
 		}
-		known = ofKind(src.Entities(), kind)
+		_ = s.learn(ctx) // in vain or not, the next turn tells
 	}
-	for i := range known {
-		if d := doubtListed(&known[i]); d != "" {
-			return nil, d
-		}
+}
+
+// inTurn calls do, which works on a copy of all that is known, when it is its turn.
+// It depends on no client and not on the runtime.
+func (s *Server) inTurn(ctx context.Context, do func()) error {
+	select {
+	case s.making <- struct{}{}:
+		defer func() { <-s.making }()
+		do()
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
 	}
-	return known, ""
 }
 
 // learnable reports whether an item is not there yet that may be learnt. One that
@@ -219,17 +234,13 @@ func hasLabels(labels, selector map[string]string) bool {
 	return true
 }
 
-// perItem is what an item takes in a list besides itself at most, bytes: its tag and
-// length.
-const perItem = 6
-
 // batches divides a list into parts, none for an empty list. sizes are those of the
 // parts, in bytes.
 func batches[T proto.Message](items []T) (parts [][]T, sizes []int) {
 	for len(items) > 0 {
 		n, size := 0, 0
 		for n < len(items) && n < batchItems {
-			more := proto.Size(items[n]) + perItem
+			more := proto.Size(items[n]) + unsent.PerItem
 			if n > 0 && size+more > batchBytes {
 				break
 			}

@@ -28,9 +28,6 @@ const (
 	// maxConns at a time; more take the place of those without a call, or wait in
 	// the kernel's queue.
 	maxConns = 128
-	// settle is how long a connection is left alone without a call: clients expect
-	// no server of the CRI to close one that they are about to use.
-	settle = time.Second
 	// maxStreams are the calls of one connection that are in progress at a
 	// time; a client's library lets more wait.
 	maxStreams = 32
@@ -95,7 +92,8 @@ type Config struct {
 	// RPCTimeout bounds each call to the runtime. Zero means the default of
 	// package cri.
 	RPCTimeout time.Duration
-	// Stall is how long a client may not take what was sent; 0 for 30 s.
+	// Stall is how long a client may not take what was sent, or not send its request;
+	// 0 for unsent.Stall.
 	Stall time.Duration
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -116,6 +114,7 @@ type Server struct {
 	shelf   *shelf
 	hub     *hub
 	unsent  *unsent.Budget
+	making  chan struct{} // has a place for each that works on a copy of all that is known
 
 	mu     sync.Mutex
 	client *cri.Client // of the runtime, made when it is known
@@ -129,13 +128,13 @@ func New(cfg Config) (*Server, error) {
 	if cfg.RPCTimeout == 0 {
 		cfg.RPCTimeout = cri.DefaultRPCTimeout
 	}
-	cfg.Stall = cmp.Or(cfg.Stall, stallLimit)
+	cfg.Stall = cmp.Or(cfg.Stall, unsent.Stall)
 	cfg.Turns = cmp.Or(cfg.Turns, watch.NewTurns())
 	lis, err := unixsock.ListenFor(cfg.Socket, unixsock.GroupMode, cfg.Group)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg.Socket, unixsock.Cause(err))
 	}
-	s := &Server{cfg: cfg, lis: lis, shelf: newShelf(), hub: newHub(), unsent: unsent.New(maxUnsent, 2*cfg.Stall)}
+	s := &Server{cfg: cfg, lis: lis, shelf: newShelf(), hub: newHub(), unsent: unsent.New(maxUnsent, 2*cfg.Stall), making: make(chan struct{}, maxMaking)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.through = newThrough(s.ctx, cfg.RPCTimeout, &s.tasks)
 	cfg.Logger.Info("serving the read-only CRI endpoint", "socket", cfg.Socket)
@@ -163,7 +162,7 @@ func (s *Server) Run(ctx context.Context) error {
 		// Clients of the CRI are used to runtimes, whose policy is gRPC's own; one
 		// that pings more often must not be cut for it here either.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.Creds(newNamed()), grpc.InTapHandle(count),
+		grpc.Creds(newNamed()), grpc.InTapHandle(s.count),
 		grpc.ForceServerCodecV2(unsent.Codec{}), grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream),
 		grpc.UnknownServiceHandler(refuse), grpc.WaitForHandlers(true),
 	)
@@ -174,7 +173,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.follow(ctx) })
 	group.Go(func() error { return s.learnAlways(ctx) })
 	group.Go(func() error {
-		room := crowd.New(crowd.Config{Max: maxConns, Settle: settle, Logger: s.cfg.Logger.With("socket", s.cfg.Socket)})
+		room := crowd.New(crowd.Config{Max: maxConns, Settle: crowd.Settle, Logger: s.cfg.Logger.With("socket", s.cfg.Socket)})
 		err := server.Serve(room.Door(s.lis))
 		if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, net.ErrClosed) {
 			return nil

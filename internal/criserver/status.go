@@ -24,7 +24,7 @@ func (s *Server) PodSandboxStatus(ctx context.Context, req *runtimeapi.PodSandbo
 	if d != "" {
 		return doubted(s, d, ask)
 	}
-	e, err := find(src, store.KindSandbox, req.GetPodSandboxId())
+	e, err := s.find(ctx, src, store.KindSandbox, req.GetPodSandboxId())
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s *Server) ContainerStatus(ctx context.Context, req *runtimeapi.ContainerS
 	if d != "" {
 		return doubted(s, d, ask)
 	}
-	e, err := find(src, store.KindContainer, req.GetContainerId())
+	e, err := s.find(ctx, src, store.KindContainer, req.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func doubted[T any](s *Server, d doubt, ask func() (T, error)) (T, error) {
 // find finds a sandbox or container by its id, or by a beginning of it that no
 // other of its kind has. Errors are worded and coded as containerd does it,
 // since there are clients that look at the words.
-func find(src Source, kind store.Kind, id string) (pleg.Entity, error) {
+func (s *Server) find(ctx context.Context, src Source, kind store.Kind, id string) (pleg.Entity, error) {
 	if e, ok := src.Entity(id); ok && e.Kind == kind {
 		return e, nil
 	}
@@ -97,7 +97,10 @@ func find(src Source, kind store.Kind, id string) (pleg.Entity, error) {
 	if id == "" {
 		return pleg.Entity{}, failed(codes.Unknown, "prefix can't be empty")
 	}
-	found := matching(id, ofKind(src.Entities(), kind))
+	var found []string
+	if err := s.inTurn(ctx, func() { found = matching(id, ofKind(src.Entities(), kind)) }); err != nil {
+		return pleg.Entity{}, err
+	}
 	switch len(found) {
 	case 0:
 		return pleg.Entity{}, failed(codes.NotFound, "not found")

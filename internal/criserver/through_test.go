@@ -70,6 +70,38 @@ func newTestThrough(t *testing.T) (x *through, end func()) {
 	}
 }
 
+// kept returns an answer that is kept.
+func kept(x *through, key string) (any, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.get(key)
+}
+
+// Of many who ask at the same time one makes the call, also if its answer comes while
+// another one is about to ask.
+func TestOneCallForManyWhoAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, end := newTestThrough(t)
+		defer end()
+		for round := range 500 {
+			var calls atomic.Int32
+			var clients sync.WaitGroup
+			for range 8 {
+				clients.Go(func() {
+					_, err := ask(t.Context(), x, passed, fmt.Sprint(round), func(context.Context) (int32, int, error) { return calls.Add(1), 10, nil })
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			clients.Wait()
+			if n := calls.Load(); n != 1 {
+				t.Fatalf("%d calls in round %d", n, round)
+			}
+		}
+	})
+}
+
 func TestAnswersAreFreshForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, end := newTestThrough(t)
@@ -136,14 +168,14 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 		}
 		x.keep("too large", 1, maxKeptBytes)
 		check()
-		if _, ok := x.get("too large"); ok {
+		if _, ok := kept(x, "too large"); ok {
 			t.Error("is kept")
 		}
-		if _, ok := x.get("large4"); !ok {
+		if _, ok := kept(x, "large4"); !ok {
 			t.Error("the newest is dropped first")
 		}
 		time.Sleep(freshFor)
-		if _, ok := x.get("large4"); ok || len(x.kept) != 0 || x.bytes != 0 {
+		if _, ok := kept(x, "large4"); ok || len(x.kept) != 0 || x.bytes != 0 {
 			t.Errorf("%d are left with %d bytes", len(x.kept), x.bytes)
 		}
 	})

@@ -3,6 +3,7 @@ package criserver
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/rpctest"
 	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/unsent"
 )
 
 // What is answered and not taken is bounded, for all clients together; when their
@@ -81,6 +83,53 @@ func TestUnreadAnswerIsCut(t *testing.T) {
 	if ev, err := events.Recv(); err != nil || ev.GetContainerId() != sandbox {
 		t.Errorf("who reads: %v, %v", ev, err)
 	}
+}
+
+// A list that has begun goes on to its end, also one that is larger than all that may
+// wait; while its client is slow, no other one begins.
+func TestListLargerThanAllThatMayWait(t *testing.T) {
+	n := start(t, simruntime.Config{}, func(_ *pleg.Config, c *Config) { c.Stall = time.Minute })
+	n.server.unsent = unsent.New(3<<20, time.Minute) // nothing was asked yet
+	const pods = 8
+	for i := range pods {
+		name := string(rune('a' + i))
+		_, err := n.rt.RunPodSandbox(simruntime.PodSpec{Name: name, UID: name, Labels: map[string]string{"a": strings.Repeat("x", 900<<10)}})
+		n.must(err)
+	}
+	n.quiet()
+	list := func() (runtimeapi.RuntimeService_StreamPodSandboxesClient, error) {
+		return n.cri.StreamPodSandboxes(n.ctx(), &runtimeapi.StreamPodSandboxesRequest{})
+	}
+	slow, err := list()
+	n.must(err)
+	first, err := slow.Recv()
+	n.must(err)
+	other, err := list()
+	if err == nil {
+		_, err = other.Recv()
+	}
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("another one begins meanwhile: %v", err)
+	}
+	got := len(first.GetPodSandboxes())
+	for {
+		part, err := slow.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		n.must(err)
+		got += len(part.GetPodSandboxes())
+	}
+	if got != pods {
+		t.Errorf("%d sandboxes of %d", got, pods)
+	}
+	eventually(t, "room", func() error {
+		again, err := list()
+		if err != nil {
+			return err
+		}
+		return second(again.Recv())
+	})
 }
 
 // untaken is a stream whose client takes one message and then no more.

@@ -1,7 +1,3 @@
-// Package crowd bounds how many connections a server has. When it is crowded a new
-// one takes the place of the one that has been without a call for longest: clients
-// that keep connections for later, or forget them, or make them without end and say
-// nothing, keep nobody out for long.
 package crowd
 
 import (
@@ -14,6 +10,10 @@ import (
 
 	"github.com/plegd/plegd/internal/note"
 )
+
+// Settle is how long the servers leave a connection alone without a call: clients expect
+// none to close one that they are about to use.
+const Settle = time.Second
 
 // hurried is how long a connection is left alone without a call when no other one
 // could come in without its place. Who has connected to make a call does so at once;

@@ -13,7 +13,7 @@ import (
 
 const (
 	most   = 8 // from six on they make room
-	settle = time.Second
+	settle = Settle
 )
 
 // pipes is a listener at which connections arrive one by one.

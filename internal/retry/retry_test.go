@@ -1,7 +1,10 @@
 package retry
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -32,4 +35,19 @@ func TestJitterIsAFifthEachWay(t *testing.T) {
 			t.Errorf("%v: %v", r, got)
 		}
 	}
+}
+
+// TestSleep: it lasts as long as it was told, or as ctx does.
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begin := time.Now()
+		if err := Sleep(ctx, time.Second); err != nil || time.Since(begin) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		if err := Sleep(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Minute {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+	})
 }

@@ -38,7 +38,7 @@ func TestStoppedReaderIsCut(t *testing.T) {
 	t.Parallel()
 	n := rpctest.New(t)
 	log := &logtest.Buffer{}
-	n.RPC.Stall, n.RPC.Logger = 300*time.Millisecond, log.Logger()
+	n.RPC.Stall, n.RPC.Logger = 3*time.Second, log.Logger()
 	a := n.Start()
 	from := a.Generator.Position().String()
 	large(t, n, a, 60)
@@ -67,7 +67,7 @@ func TestStoppedReaderIsCut(t *testing.T) {
 		m, err = stopped.Recv()
 		seen = append(seen, m.GetEvents().GetEvents()...)
 	}
-	at := checkError(t, err, codes.ResourceExhausted, plegdv1.Reason_REASON_SLOW, "300ms")["position"]
+	at := checkError(t, err, codes.ResourceExhausted, plegdv1.Reason_REASON_SLOW, "3s")["position"]
 	if len(seen) == 0 || seen[len(seen)-1].Position != at {
 		t.Fatalf("cut at %s after %d events", at, len(seen))
 	}
@@ -83,7 +83,7 @@ func TestConnectionOfStoppedReadersEnds(t *testing.T) {
 	t.Parallel()
 	n := rpctest.New(t)
 	log := &logtest.Buffer{}
-	n.RPC.Stall, n.RPC.Logger = 100*time.Millisecond, log.Logger()
+	n.RPC.Stall, n.RPC.Logger = time.Second, log.Logger()
 	a := n.Start()
 	from := a.Generator.Position().String()
 	large(t, n, a, 60)

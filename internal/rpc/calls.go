@@ -2,111 +2,121 @@ package rpc
 
 import (
 	"context"
-	"strings"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/tap"
-	"google.golang.org/protobuf/proto"
 
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
+	"github.com/plegd/plegd/internal/crowd"
+	"github.com/plegd/plegd/internal/unsent"
 )
 
-// request is that of a call. It is given up if it doesn't come: else who makes
-// calls and asks nothing keeps the others from asking.
-type request struct{ late *time.Timer }
+// call is what admit notes of a call.
+type call struct {
+	refused bool // there was no place for it
+}
 
-type requestKey struct{}
+type callKey struct{}
 
-// hasCome says that the request of a call is there.
-func hasCome(ctx context.Context) {
-	if r, ok := ctx.Value(requestKey{}).(*request); ok {
-		r.late.Stop()
-	}
+// callOf returns what admit has noted.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
 }
 
 // admit bounds the calls of all connections. They begin here, before their request
-// has come.
+// has come. One that is refused ends in serve, as soon as it comes there: grpc-go
+// doesn't stop the timer of the deadline of a call that is refused here.
 func (s *Server) admit(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if err := s.calls.enter(); err != nil {
-		return nil, err
+	c := &call{refused: !s.calls.tryEnter()}
+	ctx = context.WithValue(ctx, callKey{}, c)
+	if c.refused {
+		return ctx, nil
 	}
 	info := authOf(ctx)
 	if info != nil {
 		info.Begin()
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	late := time.AfterFunc(s.cfg.Stall, cancel)
-	context.AfterFunc(ctx, func() {
-		cancel()
-		late.Stop()
+	return unsent.Await(ctx, s.cfg.Stall, func() {
 		s.calls.free()
 		if info != nil {
 			info.End()
 		}
-	})
-	return context.WithValue(ctx, requestKey{}, &request{late}), nil
+	}), nil
 }
 
-// unary is called for each call of one answer.
-func (s *Server) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	hasCome(ctx)
-	resp, err := handler(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return s.hold(ctx, resp)
-}
-
-// hold returns what is to be sent for a message, so that it counts as long as it
-// is not taken. Events that are encoded already are not counted: gRPC takes at most
-// 64 KiB and a message of a stream, and waits then, until the stream is cut.
-func (s *Server) hold(ctx context.Context, m any) (any, error) {
-	msg, ok := m.(proto.Message)
-	info := authOf(ctx)
-	if !ok || info == nil {
-		return m, nil
-	}
-	send, ok := s.unsent.Hold(msg, info.Guest, func() {
-		s.cfg.Logger.Info("a client takes no answer, and its connection is closed", "pid", info.peer.PID, "uid", info.peer.UID)
-		_ = info.Close()
-	})
-	if !ok {
-		return nil, errUnsent()
-	}
-	return send, nil
-}
-
-// stream is called for each call of many answers. Those of gRPC's own services
-// have a bound of their own.
-func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if !strings.HasPrefix(info.FullMethod, "/"+plegdv1.PodLifecycle_ServiceDesc.ServiceName+"/") {
-		if err := s.aside.enter(); err != nil {
-			return err
-		}
-		defer s.aside.free()
-	}
-	return handler(srv, bounded{ss, s})
-}
-
-// bounded is a stream that notices its request, and whose messages count.
-type bounded struct {
-	grpc.ServerStream
+// registrar registers services whose calls all come to serve.
+type registrar struct {
+	*grpc.Server
 	s *Server
 }
 
-// RecvMsg implements [grpc.ServerStream].
-func (b bounded) RecvMsg(m any) error {
-	err := b.ServerStream.RecvMsg(m)
-	hasCome(b.Context())
-	return err
+// RegisterService implements [grpc.ServiceRegistrar]. To a client a call of one answer
+// is the same as one of many answers that has one; but an interceptor of those would
+// not be called before their request has come. The streams of gRPC's own services have
+// a bound of their own.
+func (r registrar) RegisterService(d *grpc.ServiceDesc, impl any) {
+	all := *d
+	all.Methods, all.Streams = nil, nil
+	var streams *slots
+	if d.ServiceName != plegdv1.PodLifecycle_ServiceDesc.ServiceName {
+		streams = r.s.aside
+	}
+	for _, st := range d.Streams {
+		st.Handler = r.s.serve(st.Handler, streams)
+		all.Streams = append(all.Streams, st)
+	}
+	for _, m := range d.Methods {
+		handler := func(srv any, ss grpc.ServerStream) error {
+			answer, err := m.Handler(srv, ss.Context(), ss.RecvMsg, nil)
+			if err != nil {
+				return err
+			}
+			return ss.SendMsg(answer)
+		}
+		all.Streams = append(all.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: r.s.serve(handler, nil)})
+	}
+	r.Server.RegisterService(&all, impl)
 }
 
-// SendMsg implements [grpc.ServerStream].
-func (b bounded) SendMsg(m any) error {
-	m, err := b.s.hold(b.Context(), m)
-	if err != nil {
-		return err
+// serve returns a handler that refuses calls which admit has refused, and those for
+// which there is no place, if they need one.
+func (s *Server) serve(handler grpc.StreamHandler, places *slots) grpc.StreamHandler {
+	return func(srv any, ss grpc.ServerStream) error {
+		if c := callOf(ss.Context()); c != nil && c.refused {
+			return s.calls.refusal()
+		}
+		if places != nil {
+			if err := places.enter(); err != nil {
+				return err
+			}
+			defer places.free()
+		}
+		return handler(srv, bounded{unsent.Asked{ServerStream: ss}, s})
 	}
-	return b.ServerStream.SendMsg(m)
+}
+
+// bounded is a call that notices its request, and whose messages count.
+type bounded struct {
+	unsent.Asked
+	s *Server
+}
+
+// SendMsg implements [grpc.ServerStream]. A message counts as long as it is not taken.
+// Events that are encoded already are not counted: gRPC takes at most 64 KiB and a
+// message of a stream, and waits then, until the stream is cut.
+func (b bounded) SendMsg(m any) error {
+	info := authOf(b.Context())
+	var guest *crowd.Guest
+	if info != nil {
+		guest = info.Guest
+	}
+	send, ok := b.s.unsent.Hold(m, guest, func() {
+		b.s.cfg.Logger.Info("a client takes no answer, and its connection is closed", "pid", info.peer.PID, "uid", info.peer.UID)
+		_ = info.Close()
+	})
+	if !ok {
+		return errUnsent()
+	}
+	return b.Asked.SendMsg(send)
 }

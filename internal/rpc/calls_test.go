@@ -259,10 +259,7 @@ func TestRequestRelist(t *testing.T) {
 		rpctest.WaitFor(t, "the list", func() bool { return lists() >= want })
 	}
 
-	for _, m := range []string{"ListPodSandbox", "StreamPodSandboxes"} {
-		_, err := n.Runtime.AddRule(simruntime.Rule{Method: m, Code: codes.Internal, Message: "broken"})
-		n.Must(err)
-	}
+	n.ListsAre(simruntime.Rule{Code: codes.Internal, Message: "broken"})
 	_, err = c.RequestRelist(t.Context(), &plegdv1.RequestRelistRequest{Wait: true})
 	checkError(t, err, codes.Unavailable, plegdv1.Reason_REASON_RUNTIME, "the list failed", "broken")
 }

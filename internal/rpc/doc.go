@@ -17,5 +17,6 @@
 //  5. When the server stops, watches end with UNAVAILABLE and their position.
 //
 // New makes a server, Serve serves until its context ends. Every goroutine is
-// started and awaited by Serve.
+// started and awaited by Serve, but for a watch's wait for its turn, which ends with
+// the watch.
 package rpc

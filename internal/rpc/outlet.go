@@ -5,20 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
+	"github.com/plegd/plegd/internal/unsent"
 )
 
-// outlet is where one stream's messages go. Send is for one goroutine.
+// outlet is where one stream's messages go.
 type outlet struct {
-	stream  grpc.ServerStream
-	limit   time.Duration
-	stalled *time.Timer // fires when a message was not taken for limit
+	*unsent.Outlet
 
 	mu       sync.Mutex
 	position string
@@ -27,9 +25,7 @@ type outlet struct {
 // send sends a message, with the position to go on from after it, "" for none.
 // It waits as long as the client takes nothing.
 func (o *outlet) send(m any, position string) error {
-	o.stalled.Reset(o.limit)
-	err := o.stream.SendMsg(m)
-	o.stalled.Stop()
+	err := o.SendMsg(m)
 	if err == nil && position != "" {
 		o.mu.Lock()
 		o.position = position
@@ -51,8 +47,7 @@ func (o *outlet) at() string {
 func (s *Server) through(stream grpc.ServerStream, produce func(ctx context.Context, o *outlet) error) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	o := &outlet{stream: stream, limit: s.cfg.Stall, stalled: time.NewTimer(time.Hour)}
-	o.stalled.Stop()
+	o := &outlet{Outlet: unsent.NewOutlet(stream, s.cfg.Stall)}
 	done := make(chan error, 1)
 	s.senders.Go(func() { done <- produce(ctx, o) })
 	select {
@@ -64,7 +59,7 @@ func (s *Server) through(stream grpc.ServerStream, produce func(ctx context.Cont
 			return failed(codes.ResourceExhausted, plegdv1.Reason_REASON_SLOW, err, at(o.at()))
 		}
 		return statusOf(err)
-	case <-o.stalled.C:
+	case <-o.Stalled():
 		return s.cut(stream.Context(), o.at())
 	case <-s.ctx.Done():
 		return stopping(o.at())

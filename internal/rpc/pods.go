@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
@@ -45,7 +46,7 @@ func (s *Server) ListPods(req *plegdv1.ListPodsRequest, stream grpc.ServerStream
 		if err != nil {
 			return err
 		}
-		err = parts.send(func(pods []*plegdv1.Pod) error { return o.send(&plegdv1.ListPodsResponse{Pods: pods}, "") })
+		err = parts.send(o, func(pods []*plegdv1.Pod) proto.Message { return &plegdv1.ListPodsResponse{Pods: pods} })
 		if err != nil {
 			return err
 		}

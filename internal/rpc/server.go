@@ -26,9 +26,6 @@ const (
 	// maxConns are open at once: two for each pod of a full node. A new one takes
 	// the place of one without a call; one more than are in use is refused.
 	maxConns = 256
-	// settle is how long a connection is left alone without a call: a new one is about
-	// to make one, and the answer to its last one may still be queued.
-	settle = time.Second
 	// goAwayTimeout bounds what is said to those who are too many, of whom maxSpoken
 	// are told at once.
 	goAwayTimeout, maxSpoken = 100 * time.Millisecond, 64
@@ -49,11 +46,6 @@ const (
 	maxAside, maxWaits = 64, 192
 	// maxFresh calls at once have the runtime asked.
 	maxFresh = 16
-	// stallLimit is how long a client may not take what was sent, or not send its
-	// request. Positions last
-	// for hours, so what it costs a slow one is to watch again; 30 s is longer than
-	// a machine that swaps holds a program up.
-	stallLimit = 30 * time.Second
 	// maxCuts of streams is how many a connection survives: what was sent and
 	// not taken stays in memory as long as the connection does.
 	maxCuts = 4
@@ -91,7 +83,7 @@ type Config struct {
 	// Turns are shared with what else the process serves; nil for Turns of its own.
 	Turns *watch.Turns
 	// Stall is how long a client may not take what was sent, or not send its request;
-	// 0 for 30 s.
+	// 0 for unsent.Stall.
 	Stall time.Duration
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -121,10 +113,10 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.Stall = cmp.Or(cfg.Stall, stallLimit)
+	cfg.Stall = cmp.Or(cfg.Stall, unsent.Stall)
 	cfg.Turns = cmp.Or(cfg.Turns, watch.NewTurns())
 	s := &Server{
-		cfg: cfg, crowd: crowd.New(crowd.Config{Max: maxConns, Settle: settle, Logger: cfg.Logger.With("server", "gRPC")}),
+		cfg: cfg, crowd: crowd.New(crowd.Config{Max: maxConns, Settle: crowd.Settle, Logger: cfg.Logger.With("server", "gRPC")}),
 		calls: newSlots(maxCalls, "calls at once", cfg.Logger), watches: newSlots(maxWatches, "watches", cfg.Logger),
 		aside: newSlots(maxAside, "streams of health and reflection", cfg.Logger), waits: newSlots(maxWaits, "calls that wait for the runtime", cfg.Logger),
 		snapshot: newSlots(maxSnapshots, "snapshots", cfg.Logger), fresh: newSlots(maxFresh, "calls that have the runtime asked", cfg.Logger),
@@ -145,16 +137,16 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 		grpc.ForceServerCodecV2(codec{}),
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(s.admit),
-		grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream),
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.ConnectionTimeout(greetTimeout), grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMin, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingTime, Timeout: pingTimeout}),
 	)
-	plegdv1.RegisterPodLifecycleServer(srv, s)
+	services := registrar{srv, s}
+	plegdv1.RegisterPodLifecycleServer(services, s)
 	h := newHealth(s.cfg.Health)
-	healthpb.RegisterHealthServer(srv, h)
-	reflection.Register(srv)
+	healthpb.RegisterHealthServer(services, h)
+	reflection.Register(services)
 
 	var rest sync.WaitGroup
 	defer rest.Wait()

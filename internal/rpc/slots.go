@@ -23,17 +23,30 @@ func newSlots(most int, what string, log *slog.Logger) *slots {
 	return &slots{places: make(chan struct{}, most), what: what, log: log}
 }
 
-// enter takes a place. If there is none the error is a status: who is refused is
-// not to take it for a broken connection, and try again at once.
+// enter takes a place. If there is none the error is that of refusal.
 func (s *slots) enter() error {
+	if s.tryEnter() {
+		return nil
+	}
+	return s.refusal()
+}
+
+// tryEnter takes a place, if there is one.
+func (s *slots) tryEnter() bool {
 	select {
 	case s.places <- struct{}{}:
-		return nil
+		return true
 	default:
 	}
 	if !s.full.Swap(true) {
 		s.log.Warn("as many are served over gRPC as may be, others are refused", "what", s.what, "most", cap(s.places))
 	}
+	return false
+}
+
+// refusal is the status for who finds no place, and is not to take that for a broken
+// connection, and try again at once.
+func (s *slots) refusal() error {
 	return busy(fmt.Errorf("there are %d %s, which is all that may be; try again later", cap(s.places), s.what))
 }
 

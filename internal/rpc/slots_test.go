@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -64,6 +65,56 @@ func TestTooManyCalls(t *testing.T) {
 	rpctest.WaitFor(t, "the log to say so", func() bool { return log.Count("there is room again") == 1 })
 	if n := log.Count("others are refused"); n != 1 {
 		t.Errorf("it says %d times that it is full:\n%s", n, log)
+	}
+}
+
+// A call that is refused leaves nothing behind, whatever its deadline is: else it would
+// be in memory until then.
+func TestRefusedCallsLeaveNothing(t *testing.T) {
+	n := rpctest.New(t)
+	n.RPC.Stall = time.Hour
+	n.Config.RelistPeriod, n.Config.RelistPeriodMax = time.Hour, time.Hour
+	n.Start()
+	const most, each = 1024, 128 // of all, and of a connection
+	for range most/each + 1 {    // more than enough: a call that asks may come before the last of them
+		unasked(t.Context(), t, n.Socket, each)
+	}
+	c := api(t, n.Socket)
+	refused := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := c.Status(ctx, &plegdv1.StatusRequest{})
+		return status.Code(err) == codes.ResourceExhausted
+	}
+	rpctest.WaitFor(t, "one call too many", refused)
+	objects := func() int64 {
+		runtime.GC()
+		runtime.GC() // what pools hold, too
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapObjects)
+	}
+	before := objects()
+	const calls = 5000 // a timer and its context are several objects
+	for range calls {
+		if !refused() {
+			t.Fatal("a call is not refused")
+		}
+	}
+	if more := objects() - before; more > calls {
+		t.Errorf("%d refused calls leave %d objects", calls, more)
+	}
+	// Those whose request never comes are refused too, and keep no goroutine.
+	goroutines := runtime.NumGoroutine()
+	for range most / each {
+		for _, call := range unasked(t.Context(), t, n.Socket, each) {
+			if err := call.RecvMsg(&plegdv1.StatusResponse{}); status.Code(err) != codes.ResourceExhausted {
+				t.Fatal(err)
+			}
+		}
+	}
+	if more := runtime.NumGoroutine() - goroutines; more > most/2 { // each connection has some
+		t.Errorf("%d goroutines more", more)
 	}
 }
 

@@ -32,17 +32,21 @@ type podParts struct {
 }
 
 // takePods takes pods and converts them. What take returns is converted before any
-// of it is sent: so a client that takes nothing holds up nobody who wants pods.
+// of it is sent: so a client that takes nothing holds up nobody who wants pods. No more
+// is made than there is room for when it is made.
 func (s *Server) takePods(ctx context.Context, full bool, take func() ([]pleg.Pod, error)) (*podParts, error) {
 	if err := s.snapshot.wait(ctx); err != nil {
 		return nil, err
 	}
 	defer s.snapshot.free()
+	if !s.unsent.Fits(1) {
+		return nil, errUnsent()
+	}
 	pods, err := take()
 	if err != nil {
 		return nil, err
 	}
-	parts, sizes, err := chunks(pods, full)
+	parts, sizes, err := chunks(pods, full, s.unsent.Fits)
 	if err != nil {
 		return nil, err
 	}
@@ -58,28 +62,30 @@ func errUnsent() error {
 	return busy(fmt.Errorf("%d MiB of answers wait for clients to take them, which is all that may be; try again later", maxUnsent>>20))
 }
 
-// send sends the parts.
-func (p *podParts) send(send func([]*plegdv1.Pod) error) error {
-	return p.room.Send(func(i int) error {
-		pods := p.pods[i]
+// send sends the parts, as the messages that of makes of them.
+func (p *podParts) send(o *outlet, of func([]*plegdv1.Pod) proto.Message) error {
+	return p.room.Send(func(i int, part *unsent.Part) error {
+		m := of(p.pods[i])
 		p.pods[i] = nil
-		return send(pods)
+		return o.send(part.Of(m), "")
 	})
 }
 
-// perItem is what a pod takes in a list besides itself at most, bytes: its tag and length.
-const perItem = 6
-
 // chunks converts pods. There is at least one part, of no pods if there are none.
-// sizes are those of the parts as they are sent, bytes.
-func chunks(pods []pleg.Pod, full bool) (parts [][]*plegdv1.Pod, sizes []int, err error) {
+// sizes are those of the parts as they are sent, bytes. It ends with errUnsent as soon
+// as so many bytes don't fit.
+func chunks(pods []pleg.Pod, full bool, fits func(bytes int) bool) (parts [][]*plegdv1.Pod, sizes []int, err error) {
 	parts, sizes = [][]*plegdv1.Pod{nil}, []int{0}
+	total := 0
 	for i := range pods {
 		p, err := protoPod(&pods[i], full)
 		if err != nil {
 			return nil, nil, err
 		}
-		n, last := proto.Size(p)+perItem, len(parts)-1
+		n, last := proto.Size(p)+unsent.PerItem, len(parts)-1
+		if total += n; !fits(total) {
+			return nil, nil, errUnsent()
+		}
 		if len(parts[last]) > 0 && sizes[last]+n > chunkBytes {
 			parts, sizes, last = append(parts, nil), append(sizes, 0), last+1
 		}

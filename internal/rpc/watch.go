@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	pleg "github.com/plegd/plegd"
 	plegdv1 "github.com/plegd/plegd/api/plegd/v1"
@@ -136,8 +137,8 @@ func (w *sender) begin(ctx context.Context, src watch.Source, r watch.Request) e
 	if err != nil {
 		return err
 	}
-	return parts.send(func(pods []*plegdv1.Pod) error {
-		return w.out.send(&plegdv1.WatchResponse{Message: &plegdv1.WatchResponse_Pods{Pods: &plegdv1.Pods{Pods: pods}}}, "")
+	return parts.send(w.out, func(pods []*plegdv1.Pod) proto.Message {
+		return &plegdv1.WatchResponse{Message: &plegdv1.WatchResponse_Pods{Pods: &plegdv1.Pods{Pods: pods}}}
 	})
 }
 

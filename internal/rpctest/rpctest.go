@@ -259,6 +259,15 @@ func (n *Node) Remove(sandbox, container string) {
 	n.Must(n.Runtime.RemovePodSandbox(sandbox))
 }
 
+// ListsAre has a rule act on full lists, whichever form the agent asks for.
+func (n *Node) ListsAre(rule simruntime.Rule) {
+	n.t.Helper()
+	for _, rule.Method = range []string{"ListPodSandbox", "StreamPodSandboxes"} {
+		_, err := n.Runtime.AddRule(rule)
+		n.Must(err)
+	}
+}
+
 // Must fails the test for an error.
 func (n *Node) Must(err error) {
 	n.t.Helper()

@@ -66,8 +66,6 @@ func explain(err error) error {
 		return errors.New("answers, but serves no CRI (is the CRI plugin disabled?)")
 	case cri.TimedOut(err):
 		return fmt.Errorf("no answer within %v", probeTimeout)
-	case strings.Contains(err.Error(), syscall.EACCES.Error()):
-		return errors.New("permission denied (run as root, or as a member of the socket's group)")
 	case strings.Contains(err.Error(), syscall.ECONNREFUSED.Error()):
 		return errors.New("connection refused: nobody listens, the runtime has ended")
 	}

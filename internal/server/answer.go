@@ -49,7 +49,7 @@ func (m *room) in(h http.Handler) http.Handler {
 
 // prepare has an answer made. All of it is encoded before any is sent: so a client
 // that doesn't read holds up nobody, and what it costs is known. It has to be
-// dropped. Without room for it the error is errUnsent.
+// dropped. Without room for it the error is errUnsent, as soon as that is known.
 func prepare(r *http.Request, build func(*prepared) error) (*prepared, error) {
 	m, _ := r.Context().Value(roomKey{}).(*room) // as handler puts it there
 	select {
@@ -58,7 +58,10 @@ func prepare(r *http.Request, build func(*prepared) error) (*prepared, error) {
 	case <-r.Context().Done():
 		return nil, watch.ErrStopping // or the client is gone, and doesn't read it
 	}
-	p := &prepared{}
+	if !m.unsent.Fits(1) {
+		return nil, errUnsent
+	}
+	p := &prepared{fits: m.unsent.Fits}
 	if err := build(p); err != nil {
 		return nil, err
 	}
@@ -75,6 +78,7 @@ func prepare(r *http.Request, build func(*prepared) error) (*prepared, error) {
 type prepared struct {
 	parts [][]byte
 	size  int
+	fits  func(size int) bool // there is room for an answer of that size
 	give  func()
 }
 
@@ -120,7 +124,8 @@ func (p *prepared) object(v any) error {
 }
 
 // podsIn adds an object with fields and, as its last field, pods. They are encoded
-// one by one: the encoder keeps all that it has to say until the end.
+// one by one: the encoder keeps all that it has to say until the end. It ends with
+// errUnsent at the first that there is no room for.
 func (p *prepared) podsIn(fields any, pods []pleg.Pod) error {
 	head, err := encode(fields)
 	if err != nil {
@@ -134,6 +139,9 @@ func (p *prepared) podsIn(fields any, pods []pleg.Pod) error {
 		}
 		if err := p.object(&pods[i]); err != nil {
 			return err
+		}
+		if !p.fits(p.size) {
+			return errUnsent
 		}
 	}
 	_, _ = io.WriteString(p, "]}")

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/simruntime"
+	"github.com/plegd/plegd/internal/unsent"
 )
 
 // largePods runs a generator that knows n pods of some 2.5 KB.
@@ -141,10 +144,43 @@ func TestAnswersAreMadeInTurns(t *testing.T) {
 	}
 }
 
+// What there is no room for isn't made, and what is larger than all there may be is,
+// when nothing else waits.
+func TestAnswersWithoutRoomAreNotMade(t *testing.T) {
+	const most = 10_000
+	pods := make([]pleg.Pod, 1000) // of more than most
+	for _, tc := range []struct {
+		what           string
+		taken          int
+		begins, ends   bool
+		largest, least int // bytes that are made
+	}{
+		{"no byte is left", most, false, false, 0, 0},
+		{"half is", most / 2, true, false, most/2 + 1000, most / 2},
+		{"all is", 0, true, true, 1 << 20, most},
+	} {
+		m := &room{making: make(chan struct{}, 1), unsent: unsent.New(most, time.Minute)}
+		if _, ok := m.unsent.Take(tc.taken); !ok {
+			t.Fatal("no room at first")
+		}
+		begins, size := false, 0
+		r := httptest.NewRequest(http.MethodGet, "/v1/pods", nil)
+		_, err := prepare(r.WithContext(context.WithValue(r.Context(), roomKey{}, m)), func(p *prepared) error {
+			begins = true
+			err := p.podsIn(podList{}, pods)
+			size = p.size
+			return err
+		})
+		if begins != tc.begins || tc.ends != (err == nil) || !tc.ends && !errors.Is(err, errUnsent) || size < tc.least || size > tc.largest {
+			t.Errorf("%s: made %v, %d bytes, %v", tc.what, begins, size, err)
+		}
+	}
+}
+
 // An answer in pieces is what was put into it, and JSON.
 func TestPrepared(t *testing.T) {
 	for _, n := range []int{0, 1, 3, 400} {
-		p, pods := &prepared{}, make([]pleg.Pod, n)
+		p, pods := &prepared{fits: func(int) bool { return true }}, make([]pleg.Pod, n)
 		for i := range pods {
 			pods[i].Key, pods[i].Labels = fmt.Sprint(i), map[string]string{"a": "<" + strings.Repeat("x", 97*i)}
 		}

@@ -2,11 +2,15 @@ package server
 
 import (
 	_ "embed"
+	"fmt"
 	"net/http"
 
 	"github.com/plegd/plegd/internal/selection"
 	"github.com/plegd/plegd/internal/watch"
 )
+
+// maxKey is ample for the key of a pod, bytes.
+const maxKey = 1024
 
 // openAPI is the description of the API, written by hand.
 //
@@ -68,8 +72,13 @@ func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 	if src == nil {
 		return
 	}
+	key := r.PathValue("key")
+	if len(key) > maxKey {
+		writeError(w, http.StatusBadRequest, fmt.Errorf("key %.80q: must be at most %d bytes long", key, maxKey))
+		return
+	}
 	writePrepared(w, r, func(p *prepared) error {
-		pod, err := watch.Pod(src, r.PathValue("key"))
+		pod, err := watch.Pod(src, key)
 		if err != nil {
 			return err
 		}

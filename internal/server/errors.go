@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
+	"strings"
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/selection"
@@ -77,12 +79,14 @@ func setHeaders(h http.Header, contentType string) {
 }
 
 // jsonErrors gives the mux's own answers, to paths it doesn't know and methods
-// it doesn't take, the form of all other errors. elsewhere is what is said of where
+// it doesn't take, the form of all other errors. elsewhere says where
 // else a path may be.
-func jsonErrors(mux *http.ServeMux, elsewhere string) http.Handler {
+func jsonErrors(mux *http.ServeMux, elsewhere func(path string) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := mux.Handler(r)
-		if pattern != "" {
+		asked := r.URL.EscapedPath()
+		clean := strings.TrimSuffix(asked, "/") == strings.TrimSuffix(path.Clean(asked), "/") // else the mux redirects
+		if pattern != "" && clean {
 			mux.ServeHTTP(w, r)
 			return
 		}
@@ -90,10 +94,11 @@ func jsonErrors(mux *http.ServeMux, elsewhere string) http.Handler {
 		h.ServeHTTP(own, r) // sets Allow and says which error it is
 		switch own.code {
 		case http.StatusNotFound:
-			writeError(w, own.code, fmt.Errorf("no such path: %.200s%s", r.URL.Path, elsewhere))
+			writeError(w, own.code, fmt.Errorf("no such path: %.200s%s", r.URL.Path, elsewhere(r.URL.Path)))
 		case http.StatusMethodNotAllowed:
 			writeError(w, own.code, fmt.Errorf("method %.20s is not allowed: only %s", r.Method, w.Header().Get("Allow")))
-		default: // a redirect to the cleaned path
+		default: // a redirect to the cleaned path, whose text is HTML
+			w.Header().Del("Content-Type")
 			w.WriteHeader(own.code)
 		}
 	})

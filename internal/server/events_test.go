@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ import (
 )
 
 // What is read over HTTP, in both forms, while it happens and after, is what a
-// subscription reads: the same bytes in the same order.
+// subscription reads: the same bytes in the same order, and the keys of pods.
 func TestEventsAreThoseOfASubscription(t *testing.T) {
 	gen, rt := generate(t)
 	s := serve(t, of(gen))
@@ -31,6 +32,9 @@ func TestEventsAreThoseOfASubscription(t *testing.T) {
 	live, sse := s.open(t, since), s.open(t, since, "Accept", "text/html, text/event-stream;q=0.9")
 	if got := live.resp.Header.Get("Content-Type"); got != "application/x-ndjson" {
 		t.Errorf("content type %q", got)
+	}
+	if got := s.open(t, since, "Accept", "text/event-stream;q=0, application/json").resp.Header.Get("Content-Type"); got == "text/event-stream" {
+		t.Error("events are sent as what the client doesn't want")
 	}
 	if got := sse.resp.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Errorf("content type %q", got)
@@ -99,16 +103,17 @@ func TestEventFilters(t *testing.T) {
 	begin := gen.Position()
 	play(t, rt)
 	events, _ := history(t, gen, begin, 300)
-	some := events[150].Pod
+	of := slices.IndexFunc(events, func(ev *pleg.Event) bool { return ev.Container.Name != "" })
+	some := events[of].Pod
 	for query, filter := range map[string]selection.Filter{
-		"":                             {},
-		"namespace=" + some.Namespace:  {Namespaces: []string{some.Namespace}},
-		"namespace=nobody":             {Namespaces: []string{"nobody"}},
-		"pod=" + some.Name + "&pod=no": {Pods: []string{some.Name, "no"}},
-		"uid=" + some.UID:              {UIDs: []string{some.UID}},
-		"container=" + events[150].Container.Name:                                          {Containers: []string{events[150].Container.Name}},
-		"type=ContainerDied&type=SandboxReady":                                             {Types: []string{"ContainerDied", "SandboxReady"}},
-		"source=stream&type=ContainerStarted":                                              {Sources: []string{"stream"}, Types: []string{"ContainerStarted"}},
+		"":                                       {},
+		"namespace=" + some.Namespace:            {Namespaces: []string{some.Namespace}},
+		"namespace=nobody":                       {Namespaces: []string{"nobody"}},
+		"pod=" + some.Name + "&pod=no":           {Pods: []string{some.Name, "no"}},
+		"uid=" + some.UID:                        {UIDs: []string{some.UID}},
+		"container=" + events[of].Container.Name: {Containers: []string{events[of].Container.Name}},
+		"type=ContainerDied&type=SandboxReady":   {Types: []string{"ContainerDied", "SandboxReady"}},
+		"source=stream&type=ContainerStarted":    {Sources: []string{"stream"}, Types: []string{"ContainerStarted"}},
 		"selector=" + url.QueryEscape("io.kubernetes.pod.name in (nobody, "+some.Name+")"): {Labels: "io.kubernetes.pod.name in (nobody, " + some.Name + ")"},
 	} {
 		chosen, err := selection.New(filter)
@@ -118,8 +123,7 @@ func TestEventFilters(t *testing.T) {
 		var want []string
 		for _, ev := range events {
 			if chosen.Event(ev) {
-				b, _ := ev.MarshalJSON()
-				want = append(want, string(b))
+				want = append(want, line(t, ev))
 			}
 		}
 		lines := s.open(t, "/v1/events?follow=false&since="+begin.String()+"&"+query).rest()

@@ -5,11 +5,14 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/watch"
+	"github.com/plegd/plegd/store"
 )
 
 // streamBuffer is what is gathered of a stream before it is written, bytes.
@@ -121,10 +124,18 @@ func (l *lines) message(m *watch.Message) error {
 	}
 }
 
+// event writes an event, as all outputs do, with the key of its pod as its last field.
 func (l *lines) event(ev *pleg.Event) error {
 	b, err := ev.MarshalJSON()
 	if err != nil {
 		return err
+	}
+	if ev.Type != store.SequenceSkipped {
+		key, err := encode(ev.PodKey())
+		if err != nil {
+			return err
+		}
+		b = slices.Concat(b[:len(b)-1], []byte(`,"pod_key":`), key, []byte("}"))
 	}
 	return l.put(string(ev.Type), ev.Position.String(), b)
 }
@@ -180,11 +191,16 @@ func (l *lines) put(name, id string, object []byte) error {
 	return err
 }
 
-// wantsSSE reports whether a request asks for server-sent events.
+// wantsSSE reports whether a request asks for server-sent events; q=0 says that it
+// doesn't want them.
 func wantsSSE(r *http.Request) bool {
 	for _, accept := range r.Header.Values("Accept") {
 		for part := range strings.SplitSeq(accept, ",") {
-			if kind, _, err := mime.ParseMediaType(part); err == nil && kind == "text/event-stream" {
+			kind, params, err := mime.ParseMediaType(part)
+			if err != nil || kind != "text/event-stream" {
+				continue
+			}
+			if q, err := strconv.ParseFloat(params["q"], 64); err != nil || q != 0 {
 				return true
 			}
 		}

@@ -100,9 +100,19 @@ func (s *Server) handler(in place) http.Handler {
 		}
 		mux.Handle(r.pattern, h)
 	}
-	elsewhere := ""
-	if in == always {
-		elsewhere = "; the API and the page are on the unix socket, and here only with --http-api"
+	elsewhere := func(string) string { return "" }
+	switch in {
+	case always:
+		elsewhere = func(string) string {
+			return "; the API and the page are on the unix socket, and here only with --http-api"
+		}
+	case local:
+		elsewhere = func(path string) string {
+			if path == "/metrics" {
+				return "; metrics are on --http-listen"
+			}
+			return ""
+		}
 	}
 	return newRoom().in(jsonErrors(mux, elsewhere))
 }

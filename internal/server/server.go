@@ -34,8 +34,6 @@ const (
 	// maxConns on each address. One more takes the place of one without a request,
 	// or waits: on TCP in the kernel's queue, on the socket behind the splitter.
 	maxConns = 128
-	// settle is how long a connection is left alone without a request.
-	settle = time.Second
 	// maxStreams of them may be streams, which last: the rest is left to those who
 	// ask for health, metrics and pods.
 	maxStreams = maxConns * 3 / 4
@@ -197,7 +195,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // serve runs one http.Server in the group.
 func (s *Server) serve(ctx context.Context, group *errgroup.Group, lis net.Listener, h http.Handler) {
-	room := crowd.New(crowd.Config{Max: maxConns, Settle: settle, Logger: s.cfg.Logger.With("address", lis.Addr().String())})
+	room := crowd.New(crowd.Config{Max: maxConns, Settle: crowd.Settle, Logger: s.cfg.Logger.With("address", lis.Addr().String())})
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTimeout, ReadTimeout: s.limits.read, WriteTimeout: s.limits.write,
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,

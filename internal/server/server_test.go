@@ -159,8 +159,18 @@ func TestUnknownPathsAndMethodsAreJSONErrors(t *testing.T) {
 			}
 		}
 	}
-	if got := s.ask(t, "GET", "//v1//pods", true); got.code/100 != 3 || got.header.Get("Location") != "/v1/pods" {
-		t.Errorf("unclean path: %d to %q", got.code, got.header.Get("Location"))
+	if got := s.ask(t, "GET", "/metrics", true); got.code != 404 || got.body != `{"error":"no such path: /metrics; metrics are on --http-listen"}`+"\n" {
+		t.Errorf("metrics on the unix socket: %d %q", got.code, got.body)
+	}
+	if got := s.ask(t, "GET", "//v1//pods", true); got.code/100 != 3 || got.header.Get("Location") != "/v1/pods" || got.body != "" {
+		t.Errorf("unclean path: %d to %q, %q", got.code, got.header.Get("Location"), got.body)
+	}
+	long := strings.Repeat("x", maxKey+1)
+	if got := s.ask(t, "GET", "/v1/pods/"+long, true); got.code != http.StatusBadRequest || len(got.body) > 200 || !strings.Contains(got.body, "at most 1024 bytes") {
+		t.Errorf("a long key: %d %q", got.code, got.body)
+	}
+	if got := s.ask(t, "GET", "/v1/pods/"+long[1:], true); got.code != http.StatusNotFound {
+		t.Errorf("the longest key: %d %q", got.code, got.body)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	pleg "github.com/plegd/plegd"
 	"github.com/plegd/plegd/internal/simruntime"
 	"github.com/plegd/plegd/internal/simruntime/simtest"
+	"github.com/plegd/plegd/store"
 )
 
 // patience bounds every wait for what should happen soon.
@@ -78,13 +79,22 @@ func history(t *testing.T, gen *pleg.Generator, after pleg.Position, n int) (eve
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := ev.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		events, lines = append(events, ev), append(lines, string(b))
+		events, lines = append(events, ev), append(lines, line(t, ev))
 	}
 	return events, lines
+}
+
+// line is an event as it is read over HTTP.
+func line(t *testing.T, ev *pleg.Event) string {
+	t.Helper()
+	b, err := ev.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ev.Type == store.SequenceSkipped {
+		return string(b)
+	}
+	return strings.TrimSuffix(string(b), "}") + `,"pod_key":"` + ev.PodKey() + `"}`
 }
 
 // an open stream, and what it has said so far.

@@ -13,9 +13,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/plegd/plegd/internal/logtest"
 	"github.com/plegd/plegd/internal/unixsock"
@@ -305,4 +309,97 @@ func groupOf(info os.FileInfo) int {
 		return -1
 	}
 	return int(stat.Gid)
+}
+
+// flapping is a listener that fails every other time.
+type flapping struct {
+	net.Listener
+	fails atomic.Bool // once more
+	n     int
+}
+
+// Accept implements [net.Listener].
+func (f *flapping) Accept() (net.Conn, error) {
+	time.Sleep(time.Second)
+	if f.n++; f.fails.Load() && f.n%2 == 0 {
+		return nil, syscall.EMFILE
+	}
+	here, there := net.Pipe()
+	_ = there.Close()
+	return here, nil
+}
+
+// Errors that come and go are told once, and that they are over when they have been for
+// a minute.
+func TestSplitTellsOfErrorsThatComeAndGoOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lis := &flapping{Listener: bufconn.Listen(1)}
+		lis.fails.Store(true)
+		log := &logtest.Buffer{}
+		sp := newSplitter(lis, log.Logger())
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- sp.run(ctx) }()
+		count := func(failing, over int) {
+			t.Helper()
+			if n, m := log.Count("no connection can be accepted"), log.Count("connections are accepted again"); n != failing || m != over {
+				t.Errorf("%d times failing, %d times over, want %d and %d", n, m, failing, over)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		count(1, 0)
+		lis.fails.Store(false)
+		time.Sleep(50 * time.Second)
+		count(1, 0)
+		time.Sleep(20 * time.Second)
+		count(1, 1)
+		lis.fails.Store(true)
+		time.Sleep(time.Minute)
+		count(2, 1)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// late is a listener that takes its time to close, and accepts somebody meanwhile.
+type late struct {
+	net.Listener
+	closing, gone chan struct{}
+}
+
+// Accept implements [net.Listener].
+func (l *late) Accept() (net.Conn, error) {
+	<-l.closing
+	here, there := net.Pipe()
+	_ = there.Close()
+	return here, nil
+}
+
+// Close implements [net.Listener].
+func (l *late) Close() error {
+	close(l.closing)
+	time.Sleep(time.Second)
+	close(l.gone)
+	return nil
+}
+
+// What has ended doesn't listen any more, also if somebody came just then: the next
+// agent would take the socket for one in use.
+func TestSplitEndsWithItsListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lis := &late{bufconn.Listen(1), make(chan struct{}), make(chan struct{})}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := newSplitter(lis, (&logtest.Buffer{}).Logger()).run(ctx); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-lis.gone:
+		default:
+			t.Error("it still listens")
+			<-lis.gone
+		}
+	})
 }

@@ -52,6 +52,9 @@ func (r *Runtime) newSandbox(cfg *runtimeapi.PodSandboxConfig, handler string) (
 	if meta == nil {
 		return nil, errors.New("sandbox config: no metadata")
 	}
+	if cfg.GetHostname() != "" && cfg.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE {
+		return nil, errors.New("sandbox config: runc create failed: unable to set hostname without a private UTS namespace")
+	}
 	id := newID(r.ids)
 	name := strings.Join([]string{"sandbox", meta.Name, meta.Namespace, meta.Uid, uitoa(meta.Attempt)}, "_")
 	if err := r.reserve(name, id); err != nil {

@@ -50,13 +50,13 @@ func (s PodSpec) Config() *runtimeapi.PodSandboxConfig {
 		labels[LabelPodUID] = s.UID
 	}
 	maps.Copy(labels, s.Labels)
-	network := runtimeapi.NamespaceMode_POD
+	network, hostname := runtimeapi.NamespaceMode_POD, s.Name
 	if s.HostNetwork {
-		network = runtimeapi.NamespaceMode_NODE
+		network, hostname = runtimeapi.NamespaceMode_NODE, ""
 	}
 	return &runtimeapi.PodSandboxConfig{
 		Metadata:     &runtimeapi.PodSandboxMetadata{Name: s.Name, Uid: s.UID, Namespace: s.Namespace, Attempt: s.Attempt},
-		Hostname:     s.Name,
+		Hostname:     hostname,
 		LogDirectory: "/var/log/pods/" + s.Namespace + "_" + s.Name + "_" + s.UID,
 		Labels:       labels,
 		Annotations:  maps.Clone(s.Annotations),

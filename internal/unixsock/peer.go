@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is the process that connected, as it was then.
+// Peer is the process at the other end: the one that connected, as it was then, or that
+// listens, as it was when it began to.
 type Peer struct {
 	PID      int32
 	UID, GID uint32

@@ -1,15 +1,11 @@
-// Package unsent bounds what a gRPC server has to say and its clients have not
-// taken. gRPC itself doesn't: the answer to a call of one answer is queued as a
-// whole when its handler returns, and stays there until the client's flow control
-// lets it go, which a client that doesn't read never does.
 package unsent
 
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/encoding"
 	codec "google.golang.org/grpc/encoding/proto" // registers what Codec wraps
 	"google.golang.org/grpc/mem"
@@ -22,63 +18,98 @@ import (
 // concurrent use.
 type Budget struct {
 	most  int64
-	bytes *semaphore.Weighted
+	taken atomic.Int64
 	stall time.Duration
 }
 
 // New returns a budget. An answer that is not taken within stall is cut.
 func New(most int64, stall time.Duration) *Budget {
-	return &Budget{most: most, bytes: semaphore.NewWeighted(most), stall: stall}
+	return &Budget{most: most, stall: stall}
 }
 
 // Take takes room for so many bytes, until give is called, if there is. What is
 // larger than all there may be takes all.
 func (b *Budget) Take(n int) (give func(), ok bool) {
 	share := min(int64(n), b.most)
-	if !b.bytes.TryAcquire(share) {
+	if !b.take(share) {
 		return nil, false
 	}
-	return sync.OnceFunc(func() { b.bytes.Release(share) }), true
+	return sync.OnceFunc(func() { b.give(share) }), true
 }
+
+// Fits reports whether there would be room for so many bytes now: for who needs not
+// make at all what wouldn't be sent.
+func (b *Budget) Fits(n int) bool { return b.taken.Load()+min(int64(n), b.most) <= b.most }
+
+func (b *Budget) take(n int64) bool {
+	for {
+		taken := b.taken.Load()
+		if taken+n > b.most {
+			return false
+		}
+		if b.taken.CompareAndSwap(taken, taken+n) {
+			return true
+		}
+	}
+}
+
+func (b *Budget) give(n int64) { b.taken.Add(-n) }
+
+// PerItem is what an item takes in a list besides itself at most, bytes: its tag and
+// length.
+const PerItem = 6
 
 // Parts have room for several messages that are sent one after the other.
 type Parts struct{ gives []func() }
 
 // TakeParts takes room for messages of these sizes, if there is room for all. Of
-// what is larger than all there may be the last ones take none.
+// what is larger than all there may be the first ones have none: so what is left to
+// send has room as soon as it fits.
 func (b *Budget) TakeParts(sizes []int) (p Parts, ok bool) {
-	left := int(b.most)
-	for _, size := range sizes {
-		share := min(left, size)
+	left := b.most
+	gives := make([]func(), len(sizes))
+	for i := len(sizes) - 1; i >= 0; i-- {
+		share := min(left, int64(sizes[i]))
 		left -= share
-		give, ok := b.Take(share)
-		if !ok {
-			p.drop()
-			return Parts{}, false
-		}
-		p.gives = append(p.gives, give)
+		gives[i] = sync.OnceFunc(func() { b.give(share) })
 	}
-	return p, true
+	if !b.take(b.most - left) {
+		return Parts{}, false
+	}
+	return Parts{gives}, true
 }
 
-// Send has the messages sent one after the other, until one fails. The room of each
-// is given back just before, since from then on it counts as what is sent does (see
-// Hold); that of the others in the end.
-func (p Parts) Send(send func(i int) error) error {
-	defer p.drop()
+// Send has the messages sent one after the other, until one fails: send sends what Of
+// the part makes of a message. The room of a message is then that of the answer (see
+// Hold), so a list that has begun finds room to its end.
+func (p Parts) Send(send func(i int, part *Part) error) error {
 	for i, give := range p.gives {
-		give()
-		if err := send(i); err != nil {
+		part := &Part{give: give}
+		err := send(i, part)
+		if !part.held { // it came to no Hold
+			give()
+		}
+		if err != nil {
+			for _, give := range p.gives[i+1:] {
+				give()
+			}
 			return err
 		}
 	}
 	return nil
 }
 
-func (p Parts) drop() {
-	for _, give := range p.gives {
-		give()
-	}
+// Part is a message that has room already.
+type Part struct {
+	message proto.Message
+	give    func()
+	held    bool // by an answer, which gives the room back
+}
+
+// Of returns the part with its message, to be given to Hold.
+func (p *Part) Of(m proto.Message) *Part {
+	p.message = m
+	return p
 }
 
 // Answer is a message that has room until it is taken, or its call or connection
@@ -89,21 +120,32 @@ type Answer struct {
 	ended   func()
 }
 
-// Hold takes room for a message, and reports false if there is none. It returns
-// what is to be sent: small ones are sent as they are, since gRPC bounds how many
-// there are. If the message is not taken in time, cut is called, to end the
-// connection.
-func (b *Budget) Hold(m proto.Message, conn *crowd.Guest, cut func()) (send any, ok bool) {
-	size := proto.Size(m)
+// Hold has a message count until it is taken, and reports false if there is no room
+// for it; a Part has it. It returns what is to be sent: small messages are sent as they
+// are, since gRPC bounds how many there are, and so is what is no message of protobuf.
+// If the message is not taken in time, cut is called, to end the connection. Without a
+// connection nothing counts.
+func (b *Budget) Hold(m any, conn *crowd.Guest, cut func()) (send any, ok bool) {
+	part, _ := m.(*Part)
+	if part != nil {
+		m = part.message
+	}
+	msg, ok := m.(proto.Message)
+	if !ok || conn == nil {
+		return m, true
+	}
+	size := proto.Size(msg)
 	if mem.IsBelowBufferPoolingThreshold(size) {
 		return m, true
 	}
-	give, ok := b.Take(size)
-	if !ok {
+	var give func()
+	if part != nil {
+		give, part.held = part.give, true
+	} else if give, ok = b.Take(size); !ok {
 		return nil, false
 	}
 	late := time.AfterFunc(b.stall, cut)
-	a := &Answer{message: m, size: size}
+	a := &Answer{message: msg, size: size}
 	// When a connection ends, gRPC forgets what was queued.
 	forget := context.AfterFunc(conn.Context(), func() {
 		late.Stop()

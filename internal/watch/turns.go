@@ -2,9 +2,12 @@ package watch
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/plegd/plegd/internal/retry"
 )
 
 const (
@@ -18,6 +21,14 @@ const (
 	// one after the other: 1 in so many. busyPoll is how often it is looked whether that
 	// is over.
 	busyShare, busyPoll = 40, 25 * time.Millisecond
+	// turnEvents is how many events are read in one turn, busyEvents how many while the
+	// source is busy: as many as a turn costs at least, which is what a reader has paid
+	// for that has given way.
+	turnEvents, busyEvents = 256, int(turnTime / eventTime)
+	// turnWait is how long a turn is waited for at most: what all readers that there
+	// may be have done in one turn each. What was reserved by those who didn't wait to
+	// the end is not given back where others have reserved since, and is nobody's debt.
+	turnWait = 2 * time.Second
 )
 
 // Turns share out how much the readers of one process may do, so that they leave
@@ -28,6 +39,7 @@ const (
 // have a small part of their time: what is late for them stays in the journal, and what
 // is late for the source may be lost.
 type Turns struct {
+	mu      sync.Mutex
 	limiter *rate.Limiter // of microseconds
 	one     chan struct{} // held by the reader that goes on while the source is busy
 }
@@ -47,14 +59,36 @@ type Busier interface {
 // for the next or ctx ends, whose error it returns.
 func (t *Turns) Rest(ctx context.Context, src Busier, read int) error {
 	cost := max(turnTime, time.Duration(read)*eventTime)
-	r := t.limiter.ReserveN(time.Now(), int(min(cost, turnCredit)/time.Microsecond))
-	if wait := r.Delay(); wait > 0 {
-		if err := sleep(ctx, wait); err != nil {
-			r.Cancel() // the others can have it
+	wait, giveBack := t.reserve(min(cost, turnCredit))
+	if wait > 0 {
+		if err := retry.Sleep(ctx, wait); err != nil {
+			giveBack()
 			return err
 		}
 	}
 	return t.giveWay(ctx, src, cost) // a storm may have begun meanwhile
+}
+
+// reserve takes so much of the time, and returns how long it is until then. giveBack
+// leaves it to the others, as far as they have not taken theirs since. What is too far
+// away is not taken.
+func (t *Turns) reserve(cost time.Duration) (wait time.Duration, giveBack func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.limiter.ReserveN(time.Now(), int(cost/time.Microsecond))
+	if wait := r.Delay(); wait <= turnWait {
+		return wait, r.Cancel
+	}
+	r.Cancel() // all of it, since nobody has taken any since
+	return turnWait, func() {}
+}
+
+// Most is how many events may be read in a turn that begins now.
+func (t *Turns) Most(src Busier) int {
+	if src.Busy() {
+		return busyEvents
+	}
+	return turnEvents
 }
 
 // GiveWay is for a reader that has waited for something to read. It waits, if the
@@ -75,20 +109,9 @@ func (t *Turns) giveWay(ctx context.Context, src Busier, cost time.Duration) err
 		return ctx.Err()
 	}
 	for left := busyShare * cost; left > 0 && src.Busy(); left -= busyPoll {
-		if err := sleep(ctx, min(left, busyPoll)); err != nil {
+		if err := retry.Sleep(ctx, min(left, busyPoll)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -3,6 +3,7 @@ package watch_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -102,4 +103,38 @@ func TestTurnsOfABusySource(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+}
+
+// A hundred readers that are woken by a storm read a small part of what they could
+// without one, from its first moment on.
+func TestTurnsInAStorm(t *testing.T) {
+	for _, tc := range []struct {
+		busy        bool
+		least, most int // events that all read in a second
+	}{
+		{false, 150_000, 200_000},
+		{true, 3_000, 4_200},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, turns := &writer{}, watch.NewTurns()
+			w.busy.Store(tc.busy)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			var read atomic.Int64
+			var readers sync.WaitGroup
+			for range 100 {
+				readers.Go(func() {
+					for err := turns.GiveWay(ctx, w); err == nil; {
+						most := turns.Most(w)
+						read.Add(int64(most))
+						err = turns.Rest(ctx, w, most)
+					}
+				})
+			}
+			readers.Wait()
+			if n := int(read.Load()); n < tc.least || n > tc.most {
+				t.Errorf("busy %t: %d events were read, want %d to %d", tc.busy, n, tc.least, tc.most)
+			}
+		})
+	}
 }

@@ -67,7 +67,7 @@ func read(what string, open Open, in io.Reader, out io.Writer) error {
 		_, err := io.Copy(io.Discard, in)
 		ended <- err
 	}()
-	tick := time.NewTicker(time.Millisecond)
+	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for said := int64(-1); ; {
 		if total := came.Load(); total != said {

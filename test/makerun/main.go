@@ -16,7 +16,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -57,6 +59,9 @@ type runner struct {
 
 // run runs the agent until it ends by itself or ctx does, and returns its exit code.
 func (r runner) run(ctx context.Context) (code int, err error) {
+	if err := refuse(r.args); err != nil {
+		return 0, err
+	}
 	dir, err := filepath.Abs(r.dir)
 	if err != nil {
 		return 0, fmt.Errorf("folder: %w", err)
@@ -89,6 +94,17 @@ func (r runner) run(ctx context.Context) (code int, err error) {
 	r.say("state in %s, API on %s; Ctrl-C ends it", state, socket)
 	args := append([]string{"run", "--runtime-endpoint", "unix://" + chosen.socket, "--state-dir", state, "--socket", socket}, r.args...)
 	return r.agent(ctx, args)
+}
+
+// refuse refuses flags for plegd that would contradict what is chosen and said here.
+func refuse(args []string) error {
+	for _, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && slices.Contains([]string{"runtime-endpoint", "socket", "state-dir"}, name) {
+			return fmt.Errorf("--%s can't be given in ARGS: make run chooses it; set CONTAINER_RUNTIME_ENDPOINT for another runtime, or use bin/plegd run", name)
+		}
+	}
+	return nil
 }
 
 // say tells the user what is being done, apart from the events on stdout.

@@ -211,6 +211,25 @@ func TestEndIsPassedOn(t *testing.T) {
 	}
 }
 
+// What is chosen here can't be given to plegd too, and nothing is started before that is said.
+func TestChosenFlagsAreRefused(t *testing.T) {
+	for _, args := range [][]string{{"--output", "json", "--socket", "/x"}, {"--runtime-endpoint=/x"}, {"-state-dir", "/x"}} {
+		r, stdout, stderr := newRunner(t)
+		r.args = args
+		if _, err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "CONTAINER_RUNTIME_ENDPOINT") {
+			t.Errorf("%q: error %v", args, err)
+		}
+		if said := stdout.String() + stderr.String(); said != "" {
+			t.Errorf("%q: said %q", args, said)
+		}
+	}
+	r, _, _ := newRunner(t)
+	r.args = []string{"--socket-mode", "0600", "--output", "none"}
+	if code, err := r.run(t.Context()); code != 7 || err != nil {
+		t.Errorf("other flags: code %d, %v", code, err)
+	}
+}
+
 func TestUnwritableFolder(t *testing.T) {
 	r, _, _ := newRunner(t)
 	r.dir = "/proc/plegd"

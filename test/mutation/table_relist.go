@@ -68,14 +68,30 @@ var relistMutants = []mutant{
 	},
 	{
 		name: "the period stretches without a stream", rules: "relist", file: "generic/period.go",
-		old: "	case v.Clean && p.up:\n", new: "	case v.Clean:\n", tests: "^TestPeriod",
+		old: "	case v.Clean && p.up && now >= p.next:\n", new: "	case v.Clean && now >= p.next:\n", tests: "^TestPeriod",
+	},
+	{
+		name: "the period is earned by the number of lists", rules: "relist", file: "generic/period.go",
+		old: "	case v.Clean && p.up && now >= p.next:\n", new: "	case v.Clean && p.up:\n", tests: "^TestPeriod",
 	},
 	{
 		name: "strikes are forgiven by waiting", rules: "relist", file: "generic/period.go",
-		old: "func (p *period) shrink() { p.current, p.clean = p.base, 0 }", new: "func (p *period) shrink() { p.current, p.clean, p.strikes = p.base, 0, 0 }", tests: "^TestPeriod",
+		old: "p.current, p.clean, p.next = p.base, 0, 0 }", new: "p.current, p.clean, p.next, p.strikes = p.base, 0, 0, 0 }", tests: "^TestPeriod",
 	},
 	{
 		name: "the period stretches at once after a miss", rules: "relist", file: "generic/period.go",
 		old: "		case p.clean < p.needed():\n", new: "		case p.clean < 1:\n", tests: "^TestPeriod",
+	},
+	{
+		name: "what has not started is left to the relists", rules: "relist", file: "generic/starts.go",
+		old: "		if a == nil && len(s.byID) < maxStarts {\n", new: "		if false {\n", tests: "^TestUnstartedContainersAreAskedAbout$",
+	},
+	{
+		name: "what has started is asked about", rules: "relist", file: "generic/starts.go",
+		old: "	case store.ContainerStarted, store.ContainerDied, store.ContainerRemoved:\n", new: "	case store.ContainerRemoved:\n", tests: "^TestUnstartedContainersAreAskedAbout$",
+	},
+	{
+		name: "what has not started is asked about once", rules: "relist", file: "generic/starts.go",
+		old: "		if a.looks == startLooks {\n", new: "		if a.looks == 1 {\n", tests: "^TestUnstartedContainersAreAskedAbout$",
 	},
 }

@@ -18,10 +18,13 @@ var modules = []string{
 	"github.com/cenkalti/backoff/v4",
 	"github.com/coreos/go-systemd/v22", // sd_notify; of the binary alone
 	"github.com/fxamacker/cbor/v2",
+	"github.com/klauspost/compress", // of recordings; gRPC's metrics bring it in anyway
 	"github.com/prometheus/client_golang",
 	"github.com/prometheus/client_model",
+	"github.com/prometheus/procfs", // whose connections are whose, of plegd doctor; client_golang brings it in anyway
 	"github.com/spf13/cobra",
 	"github.com/spf13/pflag",
+	"github.com/vishvananda/netlink", // sock_diag, of plegd doctor alone
 	"go.etcd.io/bbolt",
 	"golang.org/x/net", // http2, for the frame that refuses a connection; gRPC brings it in anyway
 	"golang.org/x/sync",

@@ -16,18 +16,20 @@ import (
 // and it remembers what was written.
 type disk struct {
 	mu      sync.Mutex
-	broken  error           // each commit fails so, before anything is written
-	mends   bool            // copying the state elsewhere helps
-	renews  bool            // beginning anew helps
-	unsure  int             // so many commits fail after they wrote
-	hung    []chan struct{} // commits wait for the end of each
-	killIn  int             // the agent is killed at this commit from now, 0 never
-	killed  chan<- *life    // told then
-	after   bool            // after it was written
-	trouble []span          // times at which something was wrong
-	written map[timestamps.Position]bool
-	renewed int                       // times that the journal was lost
-	over    map[timestamps.Epoch]bool // epochs that ended so, or before
+	broken  error                         // each commit fails so, before anything is written
+	mends   bool                          // copying the state elsewhere helps
+	renews  bool                          // beginning anew helps
+	unsure  int                           // so many commits fail after they wrote
+	hung    []chan struct{}               // commits wait for the end of each
+	killIn  int                           // the agent is killed at this commit from now, 0 never
+	killed  chan<- *life                  // told then
+	after   bool                          // after it was written
+	trouble []span                        // times at which something was wrong
+	written map[timestamps.Position]*life // by which life first
+	renewed int                           // times that the journal was lost
+	over    map[timestamps.Epoch]bool     // epochs that ended so, or before
+	epochs  []timestamps.Epoch            // those that the file was given, one after the other
+	odd     []string                      // what was given that may not be
 	rescued int
 	failed  int
 	commits int
@@ -37,7 +39,7 @@ type disk struct {
 type span struct{ from, to time.Time }
 
 func newDisk(killed chan<- *life) *disk {
-	return &disk{written: map[timestamps.Position]bool{}, over: map[timestamps.Epoch]bool{}, killed: killed}
+	return &disk{written: map[timestamps.Position]*life{}, over: map[timestamps.Epoch]bool{}, killed: killed}
 }
 
 // fails begins or ends a fault that lasts.
@@ -146,6 +148,9 @@ func (h *held) Commit(b *store.Batch) error {
 		h.FailAfter(1, store.ErrIO)
 	}
 	err := h.Faulty.Commit(b)
+	if err == nil || unsure {
+		d.names(h.l, b.Meta.Epoch, false)
+	}
 	d.mu.Lock()
 	d.commits++
 	if err != nil {
@@ -153,7 +158,9 @@ func (h *held) Commit(b *store.Batch) error {
 	}
 	if err == nil || unsure {
 		for i := range b.Events {
-			d.written[b.Events[i].Position] = true
+			if p := b.Events[i].Position; d.written[p] == nil {
+				d.written[p] = h.l
+			}
 		}
 	}
 	d.mu.Unlock()
@@ -164,8 +171,25 @@ func (h *held) Commit(b *store.Batch) error {
 	return err
 }
 
-// Renew implements [store.Rescuer]. The agent can be killed at it as at a commit.
+// Rescue implements [store.Rescuer].
+func (h *held) Rescue(cause error) error {
+	return h.mend(func() error { return h.Faulty.Rescue(cause) })
+}
+
+// Renew implements [store.Rescuer].
 func (h *held) Renew(cause error, first *store.Batch) error {
+	return h.mend(func() error {
+		err := h.Faulty.Renew(cause, first)
+		if err == nil {
+			h.d.ends(h.l.g.Position().Epoch, first.Meta.Epoch)
+			h.d.names(h.l, first.Meta.Epoch, true)
+		}
+		return err
+	})
+}
+
+// mend does one of the two. The agent can be killed before and after it, as at a commit.
+func (h *held) mend(do func() error) error {
 	d := h.d
 	if h.l.dead.Load() {
 		return store.ErrClosed
@@ -177,15 +201,28 @@ func (h *held) Renew(cause error, first *store.Batch) error {
 		h.die()
 		return store.ErrClosed
 	}
-	err := h.Faulty.Renew(cause, first)
-	if err == nil {
-		d.ends(h.l.g.Position().Epoch, first.Meta.Epoch)
-	}
+	err := do()
 	if kill {
 		h.die()
 		return store.ErrClosed
 	}
 	return err
+}
+
+// names notes the epoch that a commit names. A new one is named only by a store that
+// is begun anew, or by a run that couldn't reserve its first numbers: the disk was in
+// trouble when it began (D2).
+func (d *disk) names(l *life, e timestamps.Epoch, renewed bool) {
+	inTrouble := d.in(l.began) || l.w.p.keep > 0 && d.in(time.Now()) // then more may wait to be written than is kept
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(d.epochs); n > 0 && d.epochs[n-1] == e {
+		return
+	}
+	if len(d.epochs) > 0 && !renewed && !inTrouble {
+		d.odd = append(d.odd, fmt.Sprintf("life %d begins epoch %v, and its first numbers could be reserved", l.n, e))
+	}
+	d.epochs = append(d.epochs, e)
 }
 
 // killNow counts a commit and says whether the agent is to be killed at it. The
@@ -226,12 +263,26 @@ func (h *held) die() {
 // Close implements [store.Store].
 func (h *held) Close() error { return h.Faulty.Close() }
 
+// troubled says whether the disk was in trouble at any time from one to another, or
+// a while before.
+func (d *disk) troubled(from, to time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.trouble, func(s span) bool {
+		return !s.from.After(to) && (s.to.IsZero() || from.Before(s.to.Add(mended)))
+	})
+}
+
+// mended is how long after its end a trouble of the disk may still be felt: a failed
+// commit is tried again after 10 s at most.
+const mended = 11 * time.Second
+
 // firm says whether what was learnt must have been written by the end of that
 // life. A disk in trouble is tried again after 10 s at most; a kill within a
 // second of the learning counts as too early. Of the lists that come while a
 // commit hangs only the newest two are kept, so none of them is held against it.
 func (d *disk) firm(s sighting) bool {
-	const retry, window = 11 * time.Second, time.Second
+	const retry, window = mended, time.Second
 	l, at := s.life, s.at
 	d.mu.Lock()
 	defer d.mu.Unlock()

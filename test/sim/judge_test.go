@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,47 +12,60 @@ import (
 	"github.com/plegd/plegd/store"
 )
 
+// judging compares a journal, as it was told, with the history. It changes nothing
+// of the world, so a journal can be tampered with and judged again.
+type judging struct {
+	w      *world
+	bad    []string
+	counts map[string]int
+	zero   map[*life]time.Time // when the agent's running time was 0, as if it had run all the time
+}
+
 // entity is one sandbox or container: what happened to it, and what was told.
 type entity struct {
 	id       string
 	kind     simruntime.Kind
 	happened []simruntime.Transition
 	events   []told
+
+	// What the events came to, as far as they were judged.
+	place    int                     // of the last step
+	since    time.Time               // of the last return to an earlier state
+	back     int                     // the place to which that was
+	rest     []simruntime.Transition // what may be told next
+	believed bool                    // a step since the return was told on a lie's word
 }
 
-// word is a transition as the journal would tell it.
-func word(tr simruntime.Transition) store.EventType {
-	if tr.Kind == simruntime.Sandbox {
-		return map[simruntime.Step]store.EventType{
-			simruntime.Created: store.SandboxCreated, simruntime.Ready: store.SandboxReady,
-			simruntime.NotReady: store.SandboxNotReady, simruntime.Removed: store.SandboxRemoved,
-		}[tr.Step]
+// judge compares a journal with the history, of all entities or of those named.
+func (w *world) judge(all []told, only ...string) *judging {
+	j := &judging{w: w, counts: map[string]int{}, zero: map[*life]time.Time{}}
+	for _, ev := range all {
+		// Exact if any event of a life was read at once, and never too late.
+		if at := ev.read.Add(-time.Duration(ev.Running)); j.zero[ev.life].IsZero() || at.Before(j.zero[ev.life]) {
+			j.zero[ev.life] = at
+		}
 	}
-	return map[simruntime.Step]store.EventType{
-		simruntime.Created: store.ContainerCreated, simruntime.Started: store.ContainerStarted,
-		simruntime.StartFailed: store.ContainerDied, simruntime.Exited: store.ContainerDied, simruntime.Removed: store.ContainerRemoved,
-	}[tr.Step]
-}
-
-// judge compares the journal with the history.
-func (w *world) judge(all []told) {
 	byID := map[string]*entity{}
 	var order []*entity
 	get := func(id string, kind simruntime.Kind) *entity {
 		e := byID[id]
 		if e == nil {
-			e = &entity{id: id, kind: kind}
+			e = &entity{id: id, kind: kind, since: w.began}
 			byID[id] = e
 			order = append(order, e)
 		}
 		return e
 	}
+	meant := func(id string) bool { return len(only) == 0 || slices.Contains(only, id) }
 	for _, tr := range w.rt.History() {
+		if !meant(tr.ID) {
+			continue
+		}
 		e := get(tr.ID, tr.Kind)
 		e.happened = append(e.happened, tr)
 	}
 	for _, ev := range all {
-		if id := ev.EntityID(); id != "" {
+		if id := ev.EntityID(); id != "" && meant(id) {
 			kind := simruntime.Sandbox
 			if ev.Container.ID != "" {
 				kind = simruntime.Container
@@ -61,25 +75,28 @@ func (w *world) judge(all []told) {
 		}
 	}
 	for _, e := range order {
-		w.judgeOrder(e)
-		if w.lies(e.id) > 1 && w.believed(e) {
-			w.count("entities about which two lies in a row were believed", 1)
-			continue
-		}
-		w.judgeTold(e)
-		w.judgeMissing(e)
+		j.order(e)
+		j.told(e)
+		j.missing(e)
 	}
+	return j
 }
 
-// believed says whether the journal has a return of the entity: then it told
-// what wrong answers said, and may.
-func (w *world) believed(e *entity) bool {
-	return slices.ContainsFunc(e.events, func(ev told) bool { return ev.Change == store.ChangeRegressed })
+// made returns when an event was made, which may be long before it was read: the
+// disk may hang, or the reader's position expire, and the next life tell it.
+func (j *judging) made(ev told) time.Time {
+	for _, l := range j.w.lives[:ev.life.n] {
+		zero, ok := j.zero[l]
+		if at := zero.Add(time.Duration(ev.Running)); ok && !at.Before(l.began) && (l.ended.IsZero() || !at.After(l.ended)) {
+			return at
+		}
+	}
+	return ev.read
 }
 
-// judgeOrder: each step once in a life, in order, and another life only after a
+// order: each step once in a life, in order, and another life only after a
 // return that was told (O9).
-func (w *world) judgeOrder(e *entity) {
+func (j *judging) order(e *entity) {
 	life, rank := uint32(0), 0
 	epoch := ""
 	for _, ev := range e.events {
@@ -89,10 +106,10 @@ func (w *world) judgeOrder(e *entity) {
 			life, rank = ev.Incarnation, 0
 		case r == 0:
 		case life != 0 && ev.Incarnation != life && epoch == ev.Position.Epoch.String():
-			w.failOf(e, "in life %d without a return to it: %v", ev.Incarnation, ev.Position)
+			j.failOf(e, "in life %d without a return to it: %v", ev.Incarnation, ev.Position)
 			return
 		case r <= rank:
-			w.failOf(e, "%s at %v comes after step %d", ev.Type, ev.Position, rank)
+			j.failOf(e, "%s at %v comes after step %d", ev.Type, ev.Position, rank)
 			return
 		default:
 			life, rank = ev.Incarnation, r
@@ -101,175 +118,212 @@ func (w *world) judgeOrder(e *entity) {
 	}
 }
 
-// judgeTold: what was told happened, in that order, and with those values.
-func (w *world) judgeTold(e *entity) {
-	rest := e.happened
+// told: what was told happened, in that order and with those values, or wrong
+// answers said so, as many and such as it takes. The last word is the truth.
+func (j *judging) told(e *entity) {
+	e.rest = e.happened
 	for _, ev := range e.events {
-		if ev.Change == store.ChangeAmended {
-			if slices.Contains(ev.Changed, store.FieldExitCode) && ev.ExitKnown && !w.hadCode(e, ev.ExitCode) {
-				w.failOf(e, "%v amends a code that it never had: %d", ev.Position, ev.ExitCode)
+		why := ""
+		switch ev.Change {
+		case store.ChangeAmended:
+			why = j.amended(e, ev)
+		case store.ChangeUnknown:
+			if !j.w.ledger.lied(e.id, e.since, ev.read, func(x said) bool { return unclear(x) && j.lately(x, ev) }) {
+				why = "nothing said that it is UNKNOWN"
 			}
-			continue
+		case store.ChangeRegressed:
+			why = j.returned(e, ev)
+		default:
+			why = j.step(e, ev)
 		}
-		if ev.Change == store.ChangeUnknown && w.lies(e.id) > 0 {
-			continue // a wrong answer said so
+		if why == "" {
+			why = j.identity(e, ev)
 		}
-		if ev.Change != "" {
-			w.failOf(e, "%v: %s, and no two wrong answers said so", ev.Position, ev.Change)
+		if why != "" {
+			j.failOf(e, "%v %s: %s", ev.Position, ev.Type, why)
 			return
 		}
-		i := slices.IndexFunc(rest, func(tr simruntime.Transition) bool { return word(tr) == ev.Type })
-		if i < 0 && w.startUnasked(e, ev) {
-			w.count("starts that one lie showed of what was gone when it was asked about", 1)
-			continue
-		}
-		if i < 0 {
-			w.failOf(e, "%s at %v did not happen, or not after what was told before", ev.Type, ev.Position)
-			return
-		}
-		tr := rest[i]
-		rest = rest[i+1:]
-		switch {
-		case tr.At.After(ev.read) && w.lies(e.id) < 2:
-			w.failOf(e, "%s at %v was told before it happened", ev.Type, ev.Position)
-		case ev.Type == store.ContainerDied && ev.ExitKnown && ev.ExitCode != tr.ExitCode:
-			w.failOf(e, "%v tells code %d, it was %d", ev.Position, ev.ExitCode, tr.ExitCode)
-		case ev.Type == store.ContainerDied && ev.ExitKnown && ev.OccurredAt != tr.FinishedAt:
-			w.failOf(e, "%v tells the end %d, it was %d", ev.Position, ev.OccurredAt, tr.FinishedAt)
-		case ev.Type == store.ContainerStarted && ev.OccurredAt != 0 && ev.OccurredAt != tr.StartedAt:
-			w.failOf(e, "%v tells the start %d, it was %d", ev.Position, ev.OccurredAt, tr.StartedAt)
-		}
+	}
+	end := 0
+	for _, tr := range e.happened {
+		end = max(end, place(tr))
+	}
+	if e.place != end && len(e.events) > 0 {
+		j.failOf(e, "the last word is step %d, it came to step %d", e.place, end)
 	}
 }
 
-// startUnasked says whether a start, or the end that follows from it, was told
-// because one wrong list showed it, of a container that was gone before anybody
-// could ask (O2).
-func (w *world) startUnasked(e *entity, ev told) bool {
-	if w.lies(e.id) == 0 || ev.Type != store.ContainerStarted && (ev.Type != store.ContainerDied || !ev.Inferred) {
-		return false
+// step judges a step that was told.
+func (j *judging) step(e *entity, ev told) string {
+	i := slices.IndexFunc(e.rest, func(tr simruntime.Transition) bool { return word(tr) == ev.Type })
+	e.place = oracletest.Rank(ev.Event)
+	if i >= 0 && !e.rest[i].At.After(ev.read) {
+		tr := e.rest[i]
+		e.rest = e.rest[i+1:]
+		return j.values(e, ev, tr)
 	}
-	return slices.ContainsFunc(e.happened, func(tr simruntime.Transition) bool {
-		return tr.Step == simruntime.Removed && !tr.At.After(ev.read)
-	})
+	if i >= 0 {
+		e.rest = e.rest[i+1:]
+	}
+	how := j.misled(e, ev)
+	if how == "" {
+		return "it did not happen, or not by then, or not after what was told before; and no such wrong answers said so"
+	}
+	e.believed = true
+	j.counts["told on the word of "+how]++
+	return ""
 }
 
-func (w *world) hadCode(e *entity, code int32) bool {
-	return slices.ContainsFunc(e.happened, func(tr simruntime.Transition) bool {
-		return word(tr) == store.ContainerDied && tr.ExitCode == code
-	})
-}
-
-// judgeMissing: what was observable was told. Each transition is one of: told,
-// not observable, lost.
-func (w *world) judgeMissing(e *entity) {
-	at := map[int]time.Time{} // when which rank was told first
+// missing: what was observable was told. Each transition is one of: told, not
+// observable, lost. After a return to an earlier state what comes after that state
+// is to be told again.
+func (j *judging) missing(e *entity) {
+	at := map[int]time.Time{} // when it was decided first to tell which step, since the last return
 	amended := map[string]bool{}
-	code := false
+	code, known := false, false
 	for _, ev := range e.events {
-		if r := oracletest.Rank(ev.Event); r > 0 && at[r].IsZero() {
-			at[r] = ev.read
+		r := oracletest.Rank(ev.Event)
+		if ev.Change == store.ChangeRegressed {
+			maps.DeleteFunc(at, func(r int, _ time.Time) bool { return r > places[ev.State] })
+			clear(amended)
+			code = false
+		}
+		if r > 0 && at[r].IsZero() {
+			at[r] = j.made(ev)
 		}
 		for _, f := range ev.Changed {
 			amended[f] = true
 		}
 		code = code || ev.ExitKnown
+		known = known || r == 1
 	}
-	known := !at[1].IsZero()
 	for _, tr := range e.happened {
-		t := word(tr)
-		if t == "" {
+		r := place(tr)
+		if r == 0 {
 			continue // an edit
 		}
-		w.count("transitions", 1)
-		r := oracletest.Rank(store.Event{Type: t})
+		j.counts["transitions"]++
 		switch {
 		case !at[r].IsZero():
-			w.count("transitions told", 1)
+			j.counts["transitions told"]++
+			continue
+		case r == e.back: // the return told it
+			j.counts["transitions told"]++
+			continue
+		case r < e.back: // before the state that was returned to
+			j.counts["transitions not observable"]++
 			continue
 		case r == 4 && known:
-			w.failOf(e, "its removal was not told")
+			j.failOf(e, "its removal was not told")
 			return
 		case r == 4: // nothing was told of it at all
-			w.count("transitions not observable", 1)
+			j.counts["transitions not observable"]++
 			continue
 		}
-		switch firm, seen := w.firm(e, rung(r), tr.At, at, amended); {
+		switch firm, seen := j.firm(e, rung(r), at, amended); {
 		case firm != "":
-			w.failOf(e, "%s was not told, and %s", t, firm)
+			j.failOf(e, "%s was not told, and %s", word(tr), firm)
 			return
 		case seen:
-			w.count("transitions seen but lost with a kill or in a disk that hung", 1)
+			j.counts["transitions seen but lost with a kill or in a disk that hung"]++
 		default:
-			w.count("transitions not observable", 1)
+			j.counts["transitions not observable"]++
 		}
+	}
+	if len(e.events) > 0 && !known {
+		j.failOf(e, "something was told of it, but not that it was created")
+	}
+	if !at[4].IsZero() && !at[2].IsZero() && at[3].IsZero() {
+		j.failOf(e, "it was up and removed, but its end was not told")
 	}
 	if e.kind == simruntime.Sandbox {
 		return
 	}
-	if firm, _ := w.firm(e, rungCode, w.began, at, amended); firm != "" && known && !code {
-		w.failOf(e, "its code was not told, and %s", firm)
-	}
-	if !at[4].IsZero() && !at[2].IsZero() && at[3].IsZero() {
-		w.failOf(e, "started and removed, but not died")
+	if firm, _ := j.firm(e, rungCode, at, amended); firm != "" && known && !code {
+		j.failOf(e, "its code was not told, and %s", firm)
 	}
 }
 
-// firm says why a step had to be told that happened at a time, "" if nothing demands
-// it. seen: something was seen of it, but not for long enough.
-func (w *world) firm(e *entity, r rung, happened time.Time, at map[int]time.Time, amended map[string]bool) (why string, seen bool) {
-	for _, s := range w.seen.all[e.id][r] {
-		if s.at.Before(happened) {
-			continue // a wrong answer ran ahead of it
+// firm says why a step had to be told, "" if nothing demands it. seen: something
+// was seen of it, but not for long enough.
+func (j *judging) firm(e *entity, r rung, at map[int]time.Time, amended map[string]bool) (why string, seen bool) {
+	for _, s := range j.w.seen.all[e.id][r] {
+		if s.at.Before(e.since) {
+			continue // a return to an earlier state took it back
 		}
 		seen = true
-		if !w.disk.firm(s) || overtaken(e, r, s, at, amended) {
+		if j.w.p.tombs > 0 && (s.hung || e.had(func(tr simruntime.Transition) bool { return place(tr) == 4 && tr.At.Before(s.at) })) {
+			continue // late word, by the time that it is taken in, of what may be forgotten by then (O6)
+		}
+		if !j.w.disk.firm(s) || overtaken(e, r, s, at, amended) {
 			continue
 		}
-		if r == rungDown && s.by == byList && w.lies(e.id) > 0 {
-			w.count("ends that one list showed and another, wrong, took back", 1)
+		if r == rungDown && s.by == byList && j.w.ledger.lied(e.id, s.at, time.Now(), func(x said) bool { return alive(x) && x.call() }) {
+			j.counts["ends that lists showed and another answer, wrong, took back"]++
 			continue // before a status had shown it (O2)
 		}
-		return fmt.Sprintf("the agent saw it at %.6f in life %d by a %s", s.at.Sub(w.began).Seconds(), s.life.n, s.by), true
+		return fmt.Sprintf("the agent saw it at %.6f in life %d by a %s", s.at.Sub(j.w.began).Seconds(), s.life.n, s.by), true
 	}
 	return "", seen
 }
 
-// overtaken says whether a step was seen when a later one was told already:
-// then there is only an amendment, of the fields that a status said (O9).
+// overtaken says whether a step was seen when a later one was told already: then
+// there is only an amendment, of the fields that a status said (O9). While a commit
+// hangs, the later one may follow from what had come before, and be told after it.
 func overtaken(e *entity, r rung, s sighting, at map[int]time.Time, amended map[string]bool) bool {
+	field := map[rung]string{rungUp: store.FieldStartedAt, rungDown: store.FieldFinishedAt, rungCode: store.FieldExitCode}[r]
 	for later := min(int(r), 3) + 1; later <= 4; later++ {
-		if at[later].IsZero() || s.at.Before(at[later]) {
+		switch before := s.at.Before(at[later]); {
+		case at[later].IsZero() || before && !s.hung:
 			continue
-		}
-		if s.by != byStatus || e.kind == simruntime.Sandbox {
+		case e.kind == simruntime.Sandbox:
+			return true
+		case before:
+			if amended[field] {
+				return true
+			}
+			continue
+		case s.by != byStatus:
 			return true
 		}
-		return amended[map[rung]string{rungUp: store.FieldStartedAt, rungDown: store.FieldFinishedAt, rungCode: store.FieldExitCode}[r]]
+		return amended[field]
 	}
 	return false
 }
 
 // failOf notes a violation about one entity, with its whole story.
-func (w *world) failOf(e *entity, format string, args ...any) {
+func (j *judging) failOf(e *entity, format string, args ...any) {
+	w := j.w
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: ", e.kind, short(e.id))
 	fmt.Fprintf(&b, format, args...)
+	seconds := func(t time.Time) float64 { return t.Sub(w.began).Seconds() }
 	for _, tr := range e.happened {
-		fmt.Fprintf(&b, "\n\thappened %10.6f %s %d", tr.At.Sub(w.began).Seconds(), tr.Step, tr.ExitCode)
+		fmt.Fprintf(&b, "\n\thappened %10.6f %s %d", seconds(tr.At), tr.Step, tr.ExitCode)
 	}
 	for _, ev := range e.events {
-		fmt.Fprintf(&b, "\n\ttold     %10.6f %v %s code %v/%d %s%v source %v inferred %v incarnation %d", ev.read.Sub(w.began).Seconds(), ev.Position.Seq, ev.Type, ev.ExitKnown, ev.ExitCode, ev.Change, ev.Changed, ev.Source, ev.Inferred, ev.Incarnation)
+		fmt.Fprintf(&b, "\n\ttold     %10.6f, made %10.6f %v %s code %v/%d %s%v %s source %v inferred %v incarnation %d", seconds(ev.read), seconds(j.made(ev)), ev.Position.Seq, ev.Type, ev.ExitKnown, ev.ExitCode, ev.Change, ev.Changed, ev.State, ev.Source, ev.Inferred, ev.Incarnation)
 	}
+	type first struct {
+		rung rung
+		life *life
+		by   source
+	}
+	printed := map[first]bool{}
 	for r := rungCreated; r <= rungCode; r++ {
 		for _, s := range w.seen.all[e.id][r] {
-			fmt.Fprintf(&b, "\n\tseen     %10.6f rung %d in life %d by a %s", s.at.Sub(w.began).Seconds(), r, s.life.n, s.by)
+			if f := (first{r, s.life, s.by}); !printed[f] {
+				printed[f] = true
+				fmt.Fprintf(&b, "\n\tseen     %10.6f rung %d in life %d by a %s", seconds(s.at), r, s.life.n, s.by)
+			}
 		}
 	}
-	if n := w.lies(e.id); n > 0 {
-		fmt.Fprintf(&b, "\n\t%d wrong answers were given about it", n)
+	for _, x := range w.ledger.about(e.id, w.began, time.Now()) {
+		if x.lie {
+			fmt.Fprintf(&b, "\n\twrong    %10.6f %s by a %s in life %d", seconds(x.at), x.claim, x.by, x.life.n)
+		}
 	}
-	w.fail("%s", b.String())
+	j.bad = append(j.bad, b.String())
 }
 
 // summarise counts what a run was.

@@ -14,6 +14,7 @@ import (
 
 // life is one run of the agent.
 type life struct {
+	w        *world
 	n        int
 	g        *pleg.Generator
 	cancel   context.CancelFunc
@@ -37,16 +38,19 @@ func (l *life) die() {
 
 // start runs an agent on the state that there is.
 func (w *world) start() {
-	l := &life{n: len(w.lives) + 1, began: time.Now(), done: make(chan error, 1), gone: make(chan struct{})}
+	l := &life{w: w, n: len(w.lives) + 1, began: time.Now(), done: make(chan error, 1), gone: make(chan struct{})}
 	cfg := pleg.Config{
 		Endpoint: "/run/sim.sock", StateDir: w.dir, Mode: w.p.mode, NodeName: "sim", BootID: "boot",
 		RelistPeriod: w.p.base, RelistPeriodMax: w.p.most, RPCTimeout: w.p.timeout, Logger: w.log.logger(l), Clock: w.agentClock(),
+		Retention: store.Retention{Entries: w.p.keep},
 	}
 	seam.Set(&cfg, seam.Hooks{
 		Dialer: w.dial,
 		Store:  func(s store.Store) store.Store { return w.disk.hold(s, l) },
 		Stats:  &sight{w: w, l: l},
 		Random: func(part string) func() float64 { return dice(w.p.seed, fmt.Sprint("random ", part, l.n)).Float64 },
+
+		Tombstones: w.p.tombs, TombstoneAge: int64(w.p.tombAge),
 	})
 	g, err := pleg.New(cfg)
 	if err != nil {

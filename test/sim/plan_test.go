@@ -32,7 +32,11 @@ type plan struct {
 	pause      time.Duration // mean, between two steps of the workload
 	atOnce     float64       // share of containers that exit at once
 	dualStack  bool
-	synced     bool // the state is on a real disk
+	keep       int           // entries that the journal keeps, 0 as many as by default
+	tombs      int           // tombstones that are kept, 0 as many as by default
+	tombAge    time.Duration // and for how long, 0 as long as by default
+	first      time.Duration // when the agent is started for the first time
+	synced     bool          // the state is on a real disk
 	faults     []fault
 	readers    []pace
 }
@@ -105,6 +109,13 @@ func newPlan(seed uint64) plan {
 	if p.profile.Name == "containerd" && dice(seed, "habits").IntN(2) == 0 {
 		p.profile.LateOOM = true // of any version: the reason comes after the event of the end
 	}
+	p.keep = pick(dice(seed, "keep"), []int{3, 1}, []int{0, 20 + dice(seed, "kept").IntN(100)})
+	if few := dice(seed, "tombstones"); few.IntN(3) == 0 {
+		p.tombs, p.tombAge = 1+few.IntN(10), between(few, s, 60*s)
+	}
+	if late := dice(seed, "first start"); late.IntN(4) == 0 {
+		p.first = time.Duration(late.Int64N(int64(p.chaos)))
+	}
 	for range 2 + rng.IntN(9) {
 		p.faults = append(p.faults, newFault(seed, len(p.faults), rng, p.chaos))
 	}
@@ -130,6 +141,7 @@ func newFault(seed uint64, n int, rng *rand.Rand, chaos time.Duration) fault {
 }
 
 func (p plan) String() string {
-	return fmt.Sprintf("seed %d: %s %s, %s, periods %v to %v, timeout %v, %d pods, chaos %v, synced %v",
-		p.seed, p.profile.Name, p.profile.Version, p.mode, p.base, p.most, p.timeout, p.pods, p.chaos.Round(time.Millisecond), p.synced)
+	return fmt.Sprintf("seed %d: %s %s, %s, periods %v to %v, timeout %v, %d pods, chaos %v, synced %v, keeps %d, first start at %v, %d tombstones for %v",
+		p.seed, p.profile.Name, p.profile.Version, p.mode, p.base, p.most, p.timeout, p.pods, p.chaos.Round(time.Millisecond), p.synced, p.keep,
+		p.first.Round(time.Millisecond), p.tombs, p.tombAge.Round(time.Millisecond))
 }

@@ -26,6 +26,7 @@ type reader struct {
 	mu     sync.Mutex
 	at     *pleg.Position
 	events []told
+	pairs  [][2]pleg.Position // each event's position, after the one before it without a loss between
 	resets int
 }
 
@@ -86,17 +87,23 @@ func (r *reader) lost(err error) {
 			return
 		}
 	}
-	if (gone == 0 || len(r.events) > 0) && !r.w.mayForget() {
+	if (gone == 0 || len(r.events) > 0) && !r.w.mayForget(*r.at) {
 		r.w.fail("reader %s: lost its position without a reason: %v", r.name, err)
 	}
 	r.at = new(r.w.life.g.Oldest())
 }
 
-// mayForget says whether the journal may have been lost: the store was begun
-// anew, or an agent started on a disk that took nothing, and so under a new
-// epoch (D2).
-func (w *world) mayForget() bool {
-	return w.disk.renewals() > 0 || slices.ContainsFunc(w.lives, func(l *life) bool { return w.disk.in(l.began) })
+// mayForget says whether the journal of an epoch may have been lost: another epoch
+// goes on, each of which begins only with a store that was begun anew, or in a run
+// that could not reserve its first numbers (D2; see disk.names).
+func (w *world) mayForget(at pleg.Position) bool {
+	oldest := w.life.g.Oldest()
+	if oldest.Epoch == at.Epoch && w.p.keep > 0 && at.Seq < oldest.Seq {
+		w.count("positions that the journal kept no longer", 1)
+		return true
+	}
+	// Memory may still hold the last of it.
+	return oldest.Epoch != at.Epoch || w.life.g.Position().Epoch != at.Epoch
 }
 
 // follow reads until the life ends.
@@ -154,6 +161,7 @@ func (r *reader) take(l *life, ev *pleg.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.at != nil {
+		r.pairs = append(r.pairs, [2]pleg.Position{*r.at, ev.Position})
 		if why := follows(*r.at, ev); why != "" {
 			r.w.fail("reader %s: after %v: %s", r.name, *r.at, why)
 		}
@@ -182,6 +190,32 @@ func follows(at pleg.Position, ev *pleg.Event) string {
 	return ""
 }
 
+// sameOrder checks that each reader had, from one loss to the next, a stretch of what
+// the main reader had: after each event the same one came.
+func (w *world) sameOrder() {
+	next := map[pleg.Position][]pleg.Position{}
+	for _, p := range w.main.pairs {
+		next[p[0]] = append(next[p[0]], p[1])
+		if p[1].Seq == 1 { // nothing was told under the epoch before
+			begin := pleg.Position{Epoch: p[1].Epoch}
+			next[begin] = append(next[begin], p[1])
+		}
+	}
+	for _, r := range w.readers {
+		for _, p := range r.pairs {
+			if len(next[p[0]]) > 0 && !slices.Contains(next[p[0]], p[1]) {
+				w.fail("reader %s: after %v comes %v, to others came %v", r.name, p[0], p[1], next[p[0]])
+				return
+			}
+			if len(next[p[0]]) == 0 && w.main.resets == 0 {
+				w.fail("reader %s: after %v comes %v, which nobody else had", r.name, p[0], p[1])
+				return
+			}
+			w.count("pairs of events that readers had in the same order", 1)
+		}
+	}
+}
+
 // contents is what was told under each position (D2).
 type contents struct {
 	mu sync.Mutex
@@ -204,7 +238,10 @@ func (c *contents) check(w *world, who string, ev *pleg.Event) {
 }
 
 // has says whether an event was written, for all that is known.
-func (d *disk) has(p pleg.Position) bool {
+func (d *disk) has(p pleg.Position) bool { return d.by(p) != nil }
+
+// by returns which life wrote an event first, nil for none.
+func (d *disk) by(p pleg.Position) *life {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.written[p]
@@ -222,7 +259,7 @@ func (d *disk) in(at time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.trouble {
-		if !at.Before(s.from) && (s.to.IsZero() || at.Before(s.to.Add(11*time.Second))) {
+		if !at.Before(s.from) && (s.to.IsZero() || at.Before(s.to.Add(mended))) {
 			return true
 		}
 	}

@@ -42,12 +42,11 @@ func (w *world) sample() {
 		switch before, was := s.shown[id]; {
 		case !known:
 			w.fail("shown is %s, which never was", short(id))
-		case w.lies(id) > 0:
-		case (v.State == "exited" || v.State == "notready") && !s.ended[id]:
+		case (v.State == "exited" || v.State == "notready") && !s.ended[id] && !w.ledger.lied(id, w.began, time.Now(), down):
 			w.fail("shown is %s as %s, which it never was", short(id), v.State)
-		case was && before.Exit != "" && v.Exit != before.Exit && w.life == s.life:
+		case was && before.Exit != "" && v.Exit != before.Exit && w.life == s.life && (v.Exit != "" || !w.ledger.lied(id, w.began, time.Now(), alive)):
 			w.fail("the exit code of %s was shown as %s and is %q now", short(id), before.Exit, v.Exit)
-		case !was && w.life == s.life && tr.Step == simruntime.Removed && w.sights.listed(w.life, tr.At.Add(time.Duration(w.slack.Load())), s.at):
+		case !was && w.life == s.life && tr.Step == simruntime.Removed && w.lists.listed(w.life, tr.At.Add(time.Duration(w.slack.Load())), s.at):
 			// O5: that it is gone was known before it was shown first. After a step of the
 			// clock that is too small to be noticed, times are compared that differ by it (T3).
 			w.fail("shown is %s, although a list that was sent after its removal was answered before", short(id))

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/plegd/plegd/internal/cri"
+	"github.com/plegd/plegd/internal/simruntime"
 )
 
 // rung is a step of a sandbox or container that an answer or event proves.
@@ -41,9 +42,7 @@ type sighting struct {
 	hung bool // commits waited then
 }
 
-// sightings is all that reached the agent, by id and rung: the first of each
-// life, since that is the one that had the longest time to be written, and the
-// first while commits waited, which may count for less.
+// sightings is all that reached the agent and is true, by id and rung.
 type sightings struct {
 	mu  sync.Mutex
 	all map[string]map[rung][]sighting
@@ -61,12 +60,19 @@ func (s *sightings) add(id string, r rung, seen sighting) {
 	if s.all[id] == nil {
 		s.all[id] = map[rung][]sighting{}
 	}
-	for _, have := range s.all[id][r] {
-		if have.life == seen.life && have.by == seen.by && have.hung == seen.hung {
-			return
+	s.all[id][r] = append(s.all[id][r], seen)
+}
+
+// shown returns when a list or a status showed an entity first, zero for never.
+func (s *sightings) shown(id string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, seen := range s.all[id][rungCreated] {
+		if seen.by != byType {
+			return seen.at
 		}
 	}
-	s.all[id][r] = append(s.all[id][r], seen)
+	return time.Time{}
 }
 
 // known says whether anything was seen of an id in a life.
@@ -83,7 +89,7 @@ type sight struct {
 	l *life
 
 	mu     sync.Mutex
-	halves map[string]half // lists of sandboxes whose containers are still to be listed, by their filter
+	halves map[filter]half // lists of sandboxes whose containers are still to be listed, by their filter
 }
 
 // add notes what was seen.
@@ -92,14 +98,15 @@ func (s *sight) add(id string, r rung, by source) {
 }
 
 type half struct {
-	sent      time.Time
-	sandboxes []*runtimeapi.PodSandbox
+	sent, answered time.Time
+	sandboxes      []*runtimeapi.PodSandbox
 }
 
 // call is one call under way.
 type call struct {
 	method string
-	filter string
+	filter filter
+	of     string // the id of a status call
 	sent   time.Time
 	got    []proto.Message
 }
@@ -140,7 +147,8 @@ func (s *sight) HandleRPC(ctx context.Context, st stats.RPCStats) {
 	c, _ := ctx.Value(callKey{}).(*call)
 	switch st := st.(type) {
 	case *stats.OutPayload:
-		c.filter, c.sent = filterOf(st.Payload), time.Now()
+		c.filter, c.sent, c.of = filterOf(st.Payload), time.Now(), idOf(st.Payload)
+		s.w.calls.sent(s.l, c)
 	case *stats.InPayload:
 		if ev := cri.EventOf(st.Payload); ev != nil {
 			s.w.count("events seen", 1)
@@ -149,6 +157,7 @@ func (s *sight) HandleRPC(ctx context.Context, st stats.RPCStats) {
 			c.got = append(c.got, m)
 		}
 	case *stats.End:
+		s.w.calls.ended(c, st.Error)
 		if st.Error == nil {
 			s.answer(c)
 		}
@@ -161,19 +170,21 @@ func (s *sight) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Conte
 // HandleConn implements [stats.Handler].
 func (s *sight) HandleConn(context.Context, stats.ConnStats) {}
 
-// filterOf tells lists apart: one of everything, and those of one pod.
-func filterOf(m any) string {
+// filter is what a list is of: one of everything is the zero filter.
+type filter struct{ sandbox, pod string }
+
+func filterOf(m any) filter {
 	switch m := m.(type) {
 	case interface {
 		GetFilter() *runtimeapi.PodSandboxFilter
 	}:
-		return m.GetFilter().GetId() + m.GetFilter().GetLabelSelector()["io.kubernetes.pod.uid"]
+		return filter{m.GetFilter().GetId(), m.GetFilter().GetLabelSelector()[simruntime.LabelPodUID]}
 	case interface {
 		GetFilter() *runtimeapi.ContainerFilter
 	}:
-		return m.GetFilter().GetPodSandboxId() + m.GetFilter().GetLabelSelector()["io.kubernetes.pod.uid"]
+		return filter{m.GetFilter().GetPodSandboxId(), m.GetFilter().GetLabelSelector()[simruntime.LabelPodUID]}
 	}
-	return ""
+	return filter{}
 }
 
 // answer takes a call that succeeded.
@@ -192,95 +203,136 @@ func (s *sight) answer(c *call) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.halves == nil {
-			s.halves = map[string]half{}
+			s.halves = map[filter]half{}
 		}
-		s.halves[c.filter] = half{c.sent, all}
+		s.halves[c.filter] = half{c.sent, time.Now(), all}
 	case "ListContainers", "StreamContainers":
 		// Only both together are a list.
 		s.mu.Lock()
 		first, ok := s.halves[c.filter]
 		delete(s.halves, c.filter)
 		s.mu.Unlock()
-		if ok && c.filter == "" {
-			s.w.sights.mu.Lock()
-			s.w.sights.all = append(s.w.sights.all, list{s.l, first.sent, time.Now()})
-			s.w.sights.mu.Unlock()
-		}
-		for _, sb := range first.sandboxes {
-			s.sandbox(sb.GetId(), sb.GetState(), byList)
-		}
-		for _, m := range c.got {
-			switch m := m.(type) {
-			case *runtimeapi.ListContainersResponse:
-				s.listed(m.Containers)
-			case *runtimeapi.StreamContainersResponse:
-				s.listed(m.Containers)
-			}
+		if ok {
+			s.list(c, first)
 		}
 	default:
 		for _, m := range c.got {
 			switch m := m.(type) {
 			case *runtimeapi.PodSandboxStatusResponse:
-				s.sandbox(m.GetStatus().GetId(), m.GetStatus().GetState(), byStatus)
+				s.sandbox(m.GetStatus().GetId(), m.GetStatus().GetState(), byStatus, c.sent)
+				s.detail(m.GetStatus())
 			case *runtimeapi.ContainerStatusResponse:
-				s.container(m.GetStatus())
+				s.container(m.GetStatus(), c.sent)
 			}
 		}
 	}
 }
 
+// list takes a whole list.
+func (s *sight) list(c *call, first half) {
+	if c.filter == (filter{}) {
+		s.w.lists.mu.Lock()
+		s.w.lists.all = append(s.w.lists.all, list{s.l, first.sent, time.Now()})
+		s.w.lists.mu.Unlock()
+	}
+	has := map[string]bool{}
+	for _, sb := range first.sandboxes {
+		has[sb.GetId()] = true
+		s.sandbox(sb.GetId(), sb.GetState(), byList, first.sent)
+	}
+	s.lacks(s.w.past.all(simruntime.Sandbox, c.filter), has, first.sent, first.answered)
+	for _, m := range c.got {
+		var all []*runtimeapi.Container
+		switch m := m.(type) {
+		case *runtimeapi.ListContainersResponse:
+			all = m.Containers
+		case *runtimeapi.StreamContainersResponse:
+			all = m.Containers
+		}
+		for _, it := range all {
+			has[it.GetId()] = true
+			s.w.details.places(it.GetId())
+			s.add(it.GetId(), rungCreated, byList)
+			if s.hear(it.GetId(), it.GetState().String(), byList, c.sent) {
+				s.shows(it.GetId(), it.GetState(), byList)
+			}
+		}
+	}
+	s.lacks(s.w.past.all(simruntime.Container, c.filter), has, c.sent, time.Now())
+}
+
 // event takes an event: what its type proves, and its statuses.
 func (s *sight) event(ev *runtimeapi.ContainerEventResponse) {
 	if sb := ev.GetPodSandboxStatus(); sb != nil {
-		s.sandbox(sb.GetId(), sb.GetState(), byStatus)
+		s.sandbox(sb.GetId(), sb.GetState(), byStatus, time.Time{})
+		s.detail(sb)
 	}
 	for _, c := range ev.GetContainersStatuses() {
-		s.container(c)
+		s.container(c, time.Time{})
+		if ev.GetPodSandboxStatus() != nil && c.GetId() == ev.GetContainerId() { // CRI-O sends those of other sandboxes, too
+			s.w.details.places(c.GetId())
+		}
 	}
-	if ev.GetPodSandboxStatus() == nil && !s.w.seen.known(ev.GetContainerId(), s.l) {
+	id, kind := ev.GetContainerId(), ev.GetContainerEventType()
+	s.w.details.names(id, ev.GetCreatedAt())
+	done := map[runtimeapi.ContainerEventType][]simruntime.Step{
+		runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT: {simruntime.Created},
+		runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT: {simruntime.Started, simruntime.Ready},
+		runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT: {simruntime.Exited, simruntime.NotReady},
+		runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT: {simruntime.Removed},
+	}[kind]
+	claim := kind.String()
+	if kind == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT {
+		claim = gone
+	}
+	if !s.l.dead.Load() {
+		s.note(id, said{life: s.l, at: time.Now(), by: byType, claim: claim, lie: !s.w.past.did(id, time.Now(), done...)})
+	}
+	if ev.GetPodSandboxStatus() == nil && !s.w.seen.known(id, s.l) {
 		return // it doesn't even tell what it is of, so it is only asked about (O5)
 	}
-	s.add(ev.GetContainerId(), rungCreated, byType)
-	switch ev.GetContainerEventType() {
+	s.add(id, rungCreated, byType)
+	switch kind {
 	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		s.add(ev.GetContainerId(), rungUp, byType)
+		s.add(id, rungUp, byType)
 	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
-		if ev.GetContainerId() != ev.GetPodSandboxStatus().GetId() {
-			s.add(ev.GetContainerId(), rungUp, byType)
+		if id != ev.GetPodSandboxStatus().GetId() {
+			s.add(id, rungUp, byType)
 		}
 	}
 }
 
-func (s *sight) sandbox(id string, state runtimeapi.PodSandboxState, by source) {
+func (s *sight) sandbox(id string, state runtimeapi.PodSandboxState, by source, sent time.Time) {
 	s.add(id, rungCreated, by)
-	if state == runtimeapi.PodSandboxState_SANDBOX_READY {
+	switch {
+	case !s.hear(id, state.String(), by, sent):
+	case state == runtimeapi.PodSandboxState_SANDBOX_READY:
 		s.add(id, rungUp, by)
-	} else {
+	default:
 		s.add(id, rungDown, by)
 	}
 }
 
-func (s *sight) listed(all []*runtimeapi.Container) {
-	for _, c := range all {
-		s.add(c.GetId(), rungCreated, byList)
-		switch c.GetState() {
-		case runtimeapi.ContainerState_CONTAINER_RUNNING:
-			s.add(c.GetId(), rungUp, byList)
-		case runtimeapi.ContainerState_CONTAINER_EXITED:
-			s.add(c.GetId(), rungDown, byList)
-		}
+// shows takes a container's state that is true.
+func (s *sight) shows(id string, state runtimeapi.ContainerState, by source) {
+	switch state {
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		s.add(id, rungUp, by)
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		s.add(id, rungDown, by)
 	}
 }
 
-func (s *sight) container(c *runtimeapi.ContainerStatus) {
+func (s *sight) container(c *runtimeapi.ContainerStatus, sent time.Time) {
 	s.add(c.GetId(), rungCreated, byStatus)
-	if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING || c.GetStartedAt() > 0 {
+	if c.GetStartedAt() > 0 {
 		s.add(c.GetId(), rungUp, byStatus)
 	}
-	if c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
-		s.add(c.GetId(), rungDown, byStatus)
-		if c.GetFinishedAt() > 0 {
-			s.add(c.GetId(), rungCode, byStatus)
-		}
+	if !s.hear(c.GetId(), c.GetState().String(), byStatus, sent) {
+		return
+	}
+	s.shows(c.GetId(), c.GetState(), byStatus)
+	if c.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED && c.GetFinishedAt() > 0 {
+		s.add(c.GetId(), rungCode, byStatus)
 	}
 }

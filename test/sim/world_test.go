@@ -46,8 +46,12 @@ type world struct {
 	killed chan *life
 	hurry  chan struct{} // closed at the end: nobody takes his time any more
 
+	past     past
 	seen     sightings
-	sights   lists
+	ledger   ledger
+	lists    lists
+	calls    asking
+	details  details
 	samples  sampler
 	contents contents
 	main     *reader
@@ -55,8 +59,7 @@ type world struct {
 
 	todo    []action
 	made    int
-	lied    map[string]int // how often a wrong answer was given about an id
-	endings []func()       // of what is open at the end of the chaos
+	endings []func() // of what is open at the end of the chaos
 
 	beginning string // the kind of fault that begins
 
@@ -75,10 +78,11 @@ type action struct {
 
 // run carries a plan out and returns what came of it.
 func run(t *testing.T, p plan, dir string) *world {
-	w := &world{t: t, p: p, dir: dir, killed: make(chan *life, 1), hurry: make(chan struct{}), counts: map[string]int{}, lied: map[string]int{}}
+	w := &world{t: t, p: p, dir: dir, killed: make(chan *life, 1), hurry: make(chan struct{}), counts: map[string]int{}}
 	w.began = time.Now()
 	w.disk = newDisk(w.killed)
 	w.rt = simtest.New(t, simruntime.Config{Seed: p.seed, Profile: p.profile, Wall: w.clock.Now, DualStack: p.dualStack})
+	w.past.rt = w.rt
 	w.lis = bufconn.Listen(1 << 20)
 	simtest.Serve(t, w.rt, w.lis)
 	// A network and a runtime that take their time, a little more or less for
@@ -94,7 +98,7 @@ func run(t *testing.T, p plan, dir string) *world {
 		w.readers = append(w.readers, &reader{w: w, pace: pc})
 	}
 
-	w.start()
+	w.at(p.first, w.start)
 	w.after(time.Millisecond, w.work(dice(p.seed, "pauses")))
 	w.after(10*time.Millisecond, w.recreate(dice(p.seed, "recreations")))
 	for _, f := range p.faults {

@@ -94,11 +94,8 @@ func run(ctx context.Context) error {
 func (o *options) chunks(ctx context.Context, p *progress) error {
 	var g errgroup.Group
 	g.SetLimit(o.processes)
-	for from := o.from; from <= o.to; from += o.chunk {
-		c := seeds{from, min(o.to, from+o.chunk-1)}
-		if p.has(c) {
-			continue
-		}
+	_, left := p.cover(seeds{o.from, o.to}, o.chunk)
+	for _, c := range left {
 		g.Go(func() error {
 			if ctx.Err() != nil {
 				return ctx.Err()

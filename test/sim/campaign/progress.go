@@ -89,11 +89,32 @@ func (p *progress) load(path string) error {
 
 func (p *progress) close() { _ = p.file.Close() }
 
-func (p *progress) has(s seeds) bool {
+// cover chooses chunks that are done so that no seed of a range counts twice,
+// whatever ranges were asked for before, and returns what is left to be run. What
+// is left never crosses a multiple of size, so that a range that is extended goes
+// on in chunks of that size.
+func (p *progress) cover(r seeds, size uint64) (done []chunk, left []seeds) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, ok := p.done[s]
-	return ok
+	longest := map[uint64]uint64{} // from where up to where something is done
+	for s := range p.done {
+		if s.From >= r.From && s.To <= r.To && s.To >= longest[s.From] {
+			longest[s.From] = s.To
+		}
+	}
+	for from := r.From; from <= r.To; from++ {
+		to, ok := longest[from]
+		switch n := len(left); {
+		case ok:
+			done = append(done, p.done[seeds{from, to}])
+			from = to
+		case n > 0 && left[n-1].To+1 == from && from%size != 0:
+			left[n-1].To = from
+		default:
+			left = append(left, seeds{from, from})
+		}
+	}
+	return done, left
 }
 
 // add counts what another chunk found, too.
@@ -143,15 +164,12 @@ func (p *progress) keep(c chunk, took time.Duration) error {
 // report prints what the whole range came to. It fails if there is a violation,
 // or if the campaign was stopped.
 func (p *progress) report(w io.Writer, o options, took time.Duration, stopped error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	all := chunk{Counts: map[string]int{}, Violations: map[string]string{}}
 	seconds := 0.0
-	for s, c := range p.done {
-		if s.From >= o.from && s.To <= o.to {
-			all.add(c)
-			seconds += c.Seconds
-		}
+	done, _ := p.cover(seeds{o.from, o.to}, o.chunk)
+	for _, c := range done {
+		all.add(c)
+		seconds += c.Seconds
 	}
 	total := all.Counts
 	var violations []string
