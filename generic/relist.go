@@ -136,6 +136,7 @@ func (r *Relister) noteList(l listing, err error) {
 		s.Promised = r.period.current
 		r.tries = 0
 		r.recover = r.recover || failures > 0
+		r.starts.node = len(l.sandboxes) + len(l.containers)
 	}
 	r.mu.Unlock()
 

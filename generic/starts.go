@@ -14,8 +14,11 @@ const (
 	// startLooks is how often a container that was created and has not started is asked
 	// about: after one, two, four and eight base periods.
 	startLooks = 4
-	// startsListed is from how many of them on one full list costs the runtime less.
-	startsListed = 16
+	// startsListed is how many of them are asked about one by one at least, and
+	// entriesPerLook how many entries of the last full list each further one stands for:
+	// from there on one full list costs the runtime less.
+	startsListed   = 16
+	entriesPerLook = 16
 	// maxStarts bounds how many such containers are remembered, of 200 bytes or so.
 	maxStarts = 10_000
 )
@@ -27,7 +30,8 @@ const (
 type starts struct {
 	byID map[string]*awaited
 	soon awaitedHeap
-	last time.Duration // when some were asked about last; zero: never
+	last time.Duration // when some were asked about last, later after a list; zero: never
+	node int           // entries of the last full list
 }
 
 // awaited is a container that is to start.
@@ -117,13 +121,15 @@ func (r *Relister) Told(ev *store.Event) {
 }
 
 // takeStartsLocked asks about what has not started: about each, or with a full list
-// about many. At the base period the next list is soon enough.
+// about many. What is many grows with the node, since lists do. At the base period the
+// next list is soon enough.
 func (r *Relister) takeStartsLocked(now time.Duration) (listed bool) {
 	due := r.starts.take(now, r.period.base)
 	switch {
 	case r.period.current <= r.period.base:
 		return false
-	case len(due) > startsListed:
+	case len(due) > max(startsListed, r.starts.node/entriesPerLook):
+		r.starts.last += r.period.base / 2 // lists are a base period apart
 		r.askLocked(now)
 		return true
 	}

@@ -98,7 +98,10 @@ func Dial(cfg Config) (*Client, error) {
 	if dial == nil {
 		dial = func(ctx context.Context, path string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-			return conn, notSocket(path, err)
+			if err != nil {
+				return nil, notSocket(path, err)
+			}
+			return &greeting{Conn: conn}, nil
 		}
 	}
 	c := &Client{timeout: cfg.RPCTimeout, path: path, unary: map[string]bool{}}

@@ -94,4 +94,12 @@ var relistMutants = []mutant{
 		name: "what has not started is asked about once", rules: "relist", file: "generic/starts.go",
 		old: "		if a.looks == startLooks {\n", new: "		if a.looks == 1 {\n", tests: "^TestUnstartedContainersAreAskedAbout$",
 	},
+	{
+		name: "what is many is the same on every node", rules: "relist", file: "generic/starts.go",
+		old: "max(startsListed, r.starts.node/entriesPerLook)", new: "startsListed", tests: "^TestListsForUnstartedContainersAreWorthIt$",
+	},
+	{
+		name: "lists for what has not started come as often as looks", rules: "relist", file: "generic/starts.go",
+		old: "		r.starts.last += r.period.base / 2 // lists are a base period apart\n", new: "", tests: "^TestListsForUnstartedContainersAreWorthIt$",
+	},
 }
