@@ -12,25 +12,17 @@ import (
 	"github.com/plegd/plegd/internal/writertest"
 )
 
-// BenchmarkWriter measures what 100 event streams cost the writer: see Compare. A
-// burst is less than a client may be behind.
+// BenchmarkWriter measures what 100 event streams cost the writer: see Compare.
 func BenchmarkWriter(b *testing.B) {
-	w := writertest.Start(b)
-	socket := filepath.Join(b.TempDir(), "s")
-	server, err := New(Config{Socket: socket, Untrusted: ReadThrough, Source: func() (Source, string, error) { return w, "none", nil }})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx) }()
-	b.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
+	writertest.Compare(b, 100, func(tb testing.TB, w *writertest.Writer) string {
+		socket := filepath.Join(tb.TempDir(), "s")
+		server, err := New(Config{Socket: socket, Untrusted: ReadThrough, Source: func() (Source, string, error) { return w, "none", nil }})
+		if err != nil {
+			tb.Fatal(err)
 		}
+		writertest.Run(tb, server.Run)
+		return socket
 	})
-	w.Compare(b, socket, 100, 500)
 }
 
 // openEvents begins an event stream for a benchmark.

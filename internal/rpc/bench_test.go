@@ -15,8 +15,13 @@ import (
 func startWriter(b *testing.B) (*writertest.Writer, string) {
 	b.Helper()
 	w := writertest.Start(b)
-	socket, _ := serve(b, rpc.Config{Health: w.Health, Source: func() (rpc.Source, error) { return w, nil }})
-	return w, socket
+	return w, serveWriter(b, w)
+}
+
+func serveWriter(tb testing.TB, w *writertest.Writer) string {
+	tb.Helper()
+	socket, _ := serve(tb, rpc.Config{Health: w.Health, Source: func() (rpc.Source, error) { return w, nil }})
+	return socket
 }
 
 const (
@@ -24,10 +29,14 @@ const (
 	benchEvents  = 2000 // each two entries of the journal
 )
 
+// BenchmarkNobody shows what BenchmarkWriter errs by: its ratio should be 1.
+func BenchmarkNobody(b *testing.B) {
+	writertest.Compare(b, 0, serveWriter)
+}
+
 // BenchmarkWriter measures what 100 watches cost the writer: see Compare.
 func BenchmarkWriter(b *testing.B) {
-	w, socket := startWriter(b)
-	w.Compare(b, socket, benchWatches, writertest.Events)
+	writertest.Compare(b, benchWatches, serveWriter)
 }
 
 // BenchmarkFanOut measures how many events a second come to 100 watches that have

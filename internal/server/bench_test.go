@@ -16,22 +16,15 @@ import (
 // BenchmarkWriter measures what event streams, as many as may be, cost the writer:
 // see Compare.
 func BenchmarkWriter(b *testing.B) {
-	w := writertest.Start(b)
-	socket := filepath.Join(b.TempDir(), "s")
-	srv, err := New(Config{Socket: socket, Health: w.Health, Source: func() (Source, error) { return w, nil }, Metrics: http.NotFoundHandler()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- srv.Run(ctx) }()
-	b.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
+	writertest.Compare(b, maxStreams, func(tb testing.TB, w *writertest.Writer) string {
+		socket := filepath.Join(tb.TempDir(), "s")
+		srv, err := New(Config{Socket: socket, Health: w.Health, Source: func() (Source, error) { return w, nil }, Metrics: http.NotFoundHandler()})
+		if err != nil {
+			tb.Fatal(err)
 		}
+		writertest.Run(tb, srv.Run)
+		return socket
 	})
-	w.Compare(b, socket, maxStreams, writertest.Events)
 }
 
 // openEvents begins an event stream for a benchmark, which counts its events and

@@ -68,22 +68,14 @@ func Start(b testing.TB) *Writer {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- loop.Run(ctx, arbiter.Hooks{}) }()
-	b.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
-		_ = s.Close()
-	})
+	b.Cleanup(func() { _ = s.Close() })
+	Run(b, func(ctx context.Context) error { return loop.Run(ctx, arbiter.Hooks{}) })
 	call := func() arbiter.Call {
 		return arbiter.Call{Sent: loop.Calls().Begin(timestamps.FromRelist), Answered: loop.Calls().Answered(timestamps.FromUnknown)}
 	}
 	list := &arbiter.ListSeen{SandboxCall: call(), ContainerCall: call()}
 	loop.Submit(list)
-	if err := loop.WaitFresh(ctx, list.SandboxCall.Sent.Tick-1); err != nil {
+	if err := loop.WaitFresh(b.Context(), list.SandboxCall.Sent.Tick-1); err != nil {
 		b.Fatal(err)
 	}
 	return &Writer{Loop: loop}
@@ -112,4 +104,18 @@ func (w *Writer) Write(n int) time.Duration {
 		time.Sleep(100 * time.Microsecond)
 	}
 	return time.Since(begin)
+}
+
+// Run runs a loop or a server until the end of the benchmark.
+func Run(tb testing.TB, run func(context.Context) error) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			tb.Error(err)
+		}
+	})
 }
