@@ -14,9 +14,9 @@ const (
 	// startLooks is how often a container that was created and has not started is asked
 	// about: after one, two, four and eight base periods.
 	startLooks = 4
-	// startsListed is how many of them are asked about one by one at least, and
-	// entriesPerLook how many entries of the last full list each further one stands for:
-	// from there on one full list costs the runtime less.
+	// startsListed is how many of them are asked about one by one at least; where there are
+	// more than one for each entriesPerLook of the last full list's entries, a full list is
+	// made instead. A status is some four entries in bytes, and a call of its own.
 	startsListed   = 16
 	entriesPerLook = 16
 	// maxStarts bounds how many such containers are remembered, of 200 bytes or so.
