@@ -105,6 +105,8 @@ func (j *judging) order(e *entity) {
 		case ev.Change == store.ChangeRegressed:
 			life, rank = ev.Incarnation, 0
 		case r == 0:
+		case rank == 4 && j.forgotten(e, ev):
+			life, rank = ev.Incarnation, r
 		case life != 0 && ev.Incarnation != life && epoch == ev.Position.Epoch.String():
 			j.failOf(e, "in life %d without a return to it: %v", ev.Incarnation, ev.Position)
 			return
@@ -153,8 +155,20 @@ func (j *judging) told(e *entity) {
 	}
 }
 
+// forgotten says whether an entity that was told to be removed, and never was, may be
+// created again with an event: wrong answers lacked it, and its tombstone may be
+// forgotten by now (O6).
+func (j *judging) forgotten(e *entity, ev told) bool {
+	return j.w.p.tombs > 0 && oracletest.Rank(ev.Event) == 1 &&
+		j.w.ledger.lied(e.id, e.since, ev.read, func(x said) bool { return x.claim == gone && x.call() })
+}
+
 // step judges a step that was told.
 func (j *judging) step(e *entity, ev told) string {
+	if e.place == 4 && e.believed && j.forgotten(e, ev) {
+		j.counts["told anew what wrong answers had lacked until it was forgotten"]++
+		e.rest, e.since, e.back, e.believed = e.happened, j.made(ev), 0, false
+	}
 	i := slices.IndexFunc(e.rest, func(tr simruntime.Transition) bool { return word(tr) == ev.Type })
 	e.place = oracletest.Rank(ev.Event)
 	if i >= 0 && !e.rest[i].At.After(ev.read) {
@@ -185,6 +199,11 @@ func (j *judging) missing(e *entity) {
 		r := oracletest.Rank(ev.Event)
 		if ev.Change == store.ChangeRegressed {
 			maps.DeleteFunc(at, func(r int, _ time.Time) bool { return r > places[ev.State] })
+			clear(amended)
+			code = false
+		}
+		if r == 1 && !at[4].IsZero() { // forgotten
+			clear(at)
 			clear(amended)
 			code = false
 		}
