@@ -101,8 +101,8 @@ func TestUnstartedContainersAreAskedAbout(t *testing.T) {
 	}
 }
 
-// What is many grows with the node: on one of a thousand entries sixty containers cost no
-// list. Where they do, lists are a base period apart.
+// What is many grows with the node: on one of 4,800 sandboxes sixty containers a second
+// cost no list. Where they do, lists are a base period apart.
 func TestListsForUnstartedContainersAreWorthIt(t *testing.T) {
 	const base = time.Second
 	for _, tc := range []struct {
