@@ -30,27 +30,36 @@ type details struct {
 	labels map[string]map[string]string
 	ips    map[string]map[string]bool
 	times  map[string]map[int64]bool // created_at of events, by the id that they name
-	placed map[string]time.Time      // when it was said first in which sandbox a container is
+	placed map[string][]sighting     // when it was said first in each life in which sandbox a container is
 }
 
-// places notes that something said in which sandbox a container is.
-func (d *details) places(id string) {
+// places notes that something said in which sandbox a container is: a status doesn't, nor
+// an event without its sandbox, nor one about another container.
+func (s *sight) places(id string, by source) {
+	hung := s.w.disk.hanging()
+	d := &s.w.details
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.placed == nil {
-		d.placed = map[string]time.Time{}
+		d.placed = map[string][]sighting{}
 	}
-	if d.placed[id].IsZero() {
-		d.placed[id] = time.Now()
+	if all := d.placed[id]; len(all) == 0 || all[len(all)-1].life != s.l {
+		d.placed[id] = append(all, sighting{s.l, time.Now(), by, hung})
 	}
 }
 
-// placedAt returns when that was, zero for never: a status doesn't say it, nor an
-// event without its sandbox, nor one about another container.
-func (d *details) placedAt(id string) time.Time {
+// placed returns when that was said first, of what was still known when an event was
+// made; zero for never.
+func (j *judging) placed(e *entity, ev told) time.Time {
+	made, d := j.made(ev), &j.w.details
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.placed[id]
+	for _, s := range d.placed[e.id] {
+		if s.life.ended.IsZero() || !made.After(s.life.ended) || j.w.disk.firm(s) {
+			return s.at
+		}
+	}
+	return time.Time{}
 }
 
 func (d *details) names(id string, created int64) {

@@ -251,7 +251,7 @@ func (s *sight) list(c *call, first half) {
 		}
 		for _, it := range all {
 			has[it.GetId()] = true
-			s.w.details.places(it.GetId())
+			s.places(it.GetId(), byList)
 			s.add(it.GetId(), rungCreated, byList)
 			if s.hear(it.GetId(), it.GetState().String(), byList, c.sent) {
 				s.shows(it.GetId(), it.GetState(), byList)
@@ -270,7 +270,7 @@ func (s *sight) event(ev *runtimeapi.ContainerEventResponse) {
 	for _, c := range ev.GetContainersStatuses() {
 		s.container(c, time.Time{})
 		if ev.GetPodSandboxStatus() != nil && c.GetId() == ev.GetContainerId() { // CRI-O sends those of other sandboxes, too
-			s.w.details.places(c.GetId())
+			s.places(c.GetId(), byStatus)
 		}
 	}
 	id, kind := ev.GetContainerId(), ev.GetContainerEventType()

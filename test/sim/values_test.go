@@ -53,7 +53,7 @@ func (j *judging) identity(e *entity, ev told) string {
 	switch {
 	case ev.Pod.UID != tr.PodUID || ev.Pod.Namespace != tr.Namespace || ev.Pod.Name != tr.Pod:
 		return fmt.Sprintf("the pod is %s %s/%s, it was %s %s/%s", ev.Pod.UID, ev.Pod.Namespace, ev.Pod.Name, tr.PodUID, tr.Namespace, tr.Pod)
-	case ev.SandboxID != tr.SandboxID && (ev.SandboxID != "" || !fixed && !j.before(ev, j.w.details.placedAt(e.id))):
+	case ev.SandboxID != tr.SandboxID && (ev.SandboxID != "" || !fixed && !j.before(ev, j.placed(e, ev))):
 		return fmt.Sprintf("the sandbox is %s, it was %s", short(ev.SandboxID), short(tr.SandboxID))
 	case e.kind == simruntime.Container && (ev.Container.Name != tr.Name || ev.Container.Attempt != tr.Attempt) &&
 		(ev.Container.Name != "" || !fixed && !j.before(ev, j.w.seen.shown(e.id))):
