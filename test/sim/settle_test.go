@@ -56,7 +56,7 @@ func (w *world) lowered() (longest time.Duration) {
 // question is open and the stream is up.
 func (w *world) longest() time.Duration {
 	t, p, l := w.p.timeout, w.p.base, w.p.most
-	return 10*time.Second + t + max(l, 2*t+p) + p + t + min(longestWait, max(hungWait, w.p.chaos*6/5))
+	return 10*time.Second + t + max(l, 2*t+p) + p + t + min(longestWait, max(hungWait, w.p.chaos*6/5)) + w.lowered()
 }
 
 const (
