@@ -48,18 +48,11 @@ func (s *sight) places(id string, by source) {
 	}
 }
 
-// placed returns when that was said first, of what was still known when an event was
-// made; zero for never.
-func (j *judging) placed(e *entity, ev told) time.Time {
-	made, d := j.made(ev), &j.w.details
+// placedIn returns when that was said first, in each life.
+func (d *details) placedIn(id string) []sighting {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, s := range d.placed[e.id] {
-		if s.life.ended.IsZero() || !made.After(s.life.ended) || j.w.disk.firm(s) {
-			return s.at
-		}
-	}
-	return time.Time{}
+	return d.placed[id]
 }
 
 func (d *details) names(id string, created int64) {

@@ -63,16 +63,16 @@ func (s *sightings) add(id string, r rung, seen sighting) {
 	s.all[id][r] = append(s.all[id][r], seen)
 }
 
-// shown returns when a list or a status showed an entity first, zero for never.
-func (s *sightings) shown(id string) time.Time {
+// shown returns when lists and statuses showed an entity.
+func (s *sightings) shown(id string) (all []sighting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, seen := range s.all[id][rungCreated] {
 		if seen.by != byType {
-			return seen.at
+			all = append(all, seen)
 		}
 	}
-	return time.Time{}
+	return all
 }
 
 // known says whether anything was seen of an id in a life.

@@ -53,7 +53,7 @@ func (j *judging) identity(e *entity, ev told) string {
 	switch {
 	case ev.Pod.UID != tr.PodUID || ev.Pod.Namespace != tr.Namespace || ev.Pod.Name != tr.Pod:
 		return fmt.Sprintf("the pod is %s %s/%s, it was %s %s/%s", ev.Pod.UID, ev.Pod.Namespace, ev.Pod.Name, tr.PodUID, tr.Namespace, tr.Pod)
-	case ev.SandboxID != tr.SandboxID && (ev.SandboxID != "" || !fixed && !j.before(ev, j.placed(e, ev))):
+	case ev.SandboxID != tr.SandboxID && (ev.SandboxID != "" || !fixed && !j.before(ev, j.w.details.placedIn(e.id))):
 		return fmt.Sprintf("the sandbox is %s, it was %s", short(ev.SandboxID), short(tr.SandboxID))
 	case e.kind == simruntime.Container && (ev.Container.Name != tr.Name || ev.Container.Attempt != tr.Attempt) &&
 		(ev.Container.Name != "" || !fixed && !j.before(ev, j.w.seen.shown(e.id))):
@@ -64,11 +64,15 @@ func (j *judging) identity(e *entity, ev told) string {
 	return j.w.details.differ(ev)
 }
 
-// before says whether an event may have been made before something was known, which
-// is zero for never. While the disk hangs, what is known waits behind it.
-func (j *judging) before(ev told, known time.Time) bool {
+// before says whether an event may have been made before something was known, by any of
+// what said so: what a kill took away is not known to the next life. While the disk hangs,
+// what is known waits behind it.
+func (j *judging) before(ev told, said []sighting) bool {
 	made := j.made(ev)
-	return known.IsZero() || !known.Before(made) || j.w.disk.troubled(known, made)
+	return !slices.ContainsFunc(said, func(s sighting) bool {
+		kept := s.life.ended.IsZero() || !made.After(s.life.ended) || j.w.disk.firm(s)
+		return kept && s.at.Before(made) && !j.w.disk.troubled(s.at, made)
+	})
 }
 
 // differ compares the address and the labels of the pod with what statuses said.
