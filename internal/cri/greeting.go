@@ -37,6 +37,3 @@ func (g *greeting) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// NetConn returns the connection itself.
-func (g *greeting) NetConn() net.Conn { return g.Conn }
