@@ -164,6 +164,7 @@ func (m *mode) run(ctx context.Context, closing <-chan struct{}) error {
 	if err != nil {
 		return errors.Join(err, m.g.Close())
 	}
+	m.rec.Sample(m.usage) // before it has any costs, so that it doesn't depend on which goroutine is first
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if err := m.g.Run(ctx); err != nil {
@@ -219,16 +220,16 @@ func (m *mode) read(ctx context.Context, sub *pleg.LiveSubscription) error {
 	}
 }
 
-// sample reads the costs, now and each second.
+// sample reads the costs each second.
 func (m *mode) sample(ctx context.Context) error {
 	ticker := time.NewTicker(samplePeriod)
 	defer ticker.Stop()
 	for {
-		m.rec.Sample(m.usage)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
+			m.rec.Sample(m.usage)
 		}
 	}
 }
