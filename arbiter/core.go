@@ -45,6 +45,9 @@ const (
 	exitFails = 5
 	// lowerGap, ns: an entity returns to an earlier state at most this often (O9).
 	lowerGap = 60_000_000_000
+	// setBackKept, ns of running time: an event is this late at most, as tombstones
+	// say, too (T3).
+	setBackKept = 15 * 60 * 1_000_000_000
 	// missAfter, ns: an event may be this much later than the list that saw
 	// its change first before it counts as missed.
 	missAfter = 5_000_000_000
@@ -88,10 +91,12 @@ type Core struct {
 	clock    timestamps.StepDetector
 	doubtful int64           // monotonic ns until which absences are weak
 	distrust timestamps.Tick // runtime times are all old until a list sent after this completes; 0 trusted
+	setBack  setBack
 
 	lists      uint64           // completed full lists
 	lastList   timestamps.Stamp // sending of the last completed full list; Wall moves with clock steps
 	prevList   timestamps.Tick  // sending of the one before
+	covered    timestamps.Tick  // what the last completed full list lacked wasn't there when this was: the sending of its later call
 	listWanted timestamps.Tick  // a full list sent after this is wanted; 0 none
 	listFails  int              // failed full lists in a row
 	connected  bool             // a connection was made in this run
@@ -101,6 +106,16 @@ type Core struct {
 	digesting bool   // keep sum up to date; set by the first Digest
 	sum       uint64 // sum of the digests of entities and tombstones
 }
+
+// setBack is what is left of the wall clock having been set back: for a while a time
+// that a runtime gave before can't be told from one that it gives now.
+type setBack struct {
+	wall  int64 // the latest time before, ns
+	until int64 // running time until which an event may still be of before, ns; 0 never set back
+}
+
+// covers says whether a time may be of before the clock was set back.
+func (b setBack) covers(at, running int64) bool { return running < b.until && at <= b.wall }
 
 // owner is compared by address; it has a size, so that no two are the same.
 type owner struct{ _ byte }

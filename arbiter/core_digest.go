@@ -45,6 +45,7 @@ func (c *Core) digestOf(entities, rest uint64) uint64 {
 	h := newDigest()
 	h.num(entities, rest, uint64(c.horizon.Tick), uint64(c.horizon.Wall), uint64(c.stream), uint64(c.upSince), uint64(c.doubtful),
 		uint64(c.distrust), c.lists, uint64(c.lastList.Tick), uint64(c.lastList.Wall), uint64(c.prevList),
+		uint64(c.covered), uint64(c.setBack.wall), uint64(c.setBack.until),
 		uint64(c.listWanted), uint64(c.listFails), flags(c.wasUp, c.connected), uint64(c.clock.Drift()),
 		uint64(c.limits.BasePeriod), uint64(c.lastEvent),
 		uint64(c.learning.sent)<<32|uint64(c.learning.learnt)<<1|flags(c.identity.known))

@@ -1,6 +1,8 @@
 package arbiter
 
 import (
+	"math"
+
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
 )
@@ -15,7 +17,7 @@ func (c *Core) event(s *step, ev *EventSeen) {
 	}
 	o := observation{span: timestamps.Receipt(ev.At.Tick), source: timestamps.FromStream}
 	trusted := anomaly == timestamps.Plausible && c.distrust == 0
-	o.new = trusted && c.lists > 0 && ev.CreatedAt > c.lastList.Wall && ev.CreatedAt > c.horizon.Wall
+	o.new = trusted && !c.setBack.covers(ev.CreatedAt, s.now.Running) && c.lists > 0 && ev.CreatedAt > c.lastList.Wall && ev.CreatedAt > c.horizon.Wall
 	o.quiet = !o.new && c.horizon.Tick != 0 && (!trusted || ev.CreatedAt <= c.horizon.Wall)
 
 	if ev.Sandbox != nil {
@@ -136,11 +138,19 @@ func (c *Core) doubt(mono int64) {
 }
 
 // clockStepped: the wall clock jumped, so no runtime time can be compared with
-// one of the agent's until a list sent from now on has completed (T3).
+// one of the agent's until a list sent from now on has completed (T3), and if it went
+// back, none of before with one of after.
 func (c *Core) clockStepped(s *step, d int64) {
 	s.out.Step = d
 	s.out.Shrink = true
 	c.distrust = s.now.Stamp.Tick
+	if d < 0 {
+		before := timestamps.AddClamped(s.now.Stamp.Wall, -max(d, -math.MaxInt64))
+		if s.now.Running < c.setBack.until {
+			before = max(before, c.setBack.wall)
+		}
+		c.setBack = setBack{before, timestamps.AddClamped(s.now.Running, setBackKept)}
+	}
 	c.lastList.Wall = timestamps.AddClamped(c.lastList.Wall, d)
 	c.horizon.Wall = timestamps.AddClamped(c.horizon.Wall, d)
 	c.wantList(s, s.now.Stamp.Tick)

@@ -73,6 +73,10 @@ func (x *naming) core(c *Core) uint64 {
 	k.doubtful = max(0, c.doubtful-x.n.mono) / second
 	k.distrust = x.fullSent(c.distrust)
 	k.lastList = timestamps.Stamp{Wall: hours(x.n.wall, c.lastList.Wall)}
+	k.covered = x.tick(c.covered, anything)
+	if k.setBack = (setBack{}); x.n.running < c.setBack.until {
+		k.setBack = setBack{hours(x.n.wall, c.setBack.wall), 1}
+	}
 	k.lists = some(c.lists)
 	k.upSince, k.prevList, k.listWanted, k.lastEvent, k.learning = 0, 0, 0, 0, learning{}
 	k.clock = timestamps.StepDetector{}
@@ -224,7 +228,7 @@ func (x *naming) order(e *notice) uint64 {
 		return 0
 	}
 	c := x.n.core
-	order := flags(e.at > c.lastList.Wall, e.at > c.horizon.Wall)
+	order := flags(e.at > c.lastList.Wall, e.at > c.horizon.Wall, c.setBack.covers(e.at, x.n.running))
 	for i := range x.n.calls {
 		if f := &x.n.calls[i]; f.key.Kind == ActList {
 			order = order<<1 | flags(e.at > f.first.Sent.Wall)

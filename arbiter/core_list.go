@@ -50,8 +50,8 @@ func (s Scope) action() ActionKey {
 
 func (c *Core) observeAll(s *step, items []Item, call Call) {
 	o := observation{span: call.Span(), source: timestamps.FromRelist, call: true}
-	o.new = o.span.From > c.horizon.Tick
-	o.quiet = !o.new
+	o.new = o.span.From > c.horizon.Tick && o.span.From > c.covered
+	o.quiet = o.span.From <= c.horizon.Tick
 	for i := range items {
 		if e := c.observe(s, &items[i], o); e != nil {
 			e.listed, e.bulk = c.lists, false
@@ -176,6 +176,7 @@ func (c *Core) fullListDone(s *step, l *ListSeen) {
 	sent := l.SandboxCall.Sent
 	if sent.Tick > c.lastList.Tick {
 		c.prevList, c.lastList = c.lastList.Tick, sent
+		c.covered = max(c.covered, sent.Tick, l.ContainerCall.Sent.Tick)
 	}
 	if c.distrust != 0 && sent.Tick > c.distrust {
 		c.distrust = 0

@@ -13,7 +13,7 @@ type observation struct {
 	source  timestamps.Provenance
 	call    bool // an answer to a call, which has a lower bound in time
 	inspect bool // an answer to a call for this very entity
-	new     bool // may introduce an id that is not known (O5, O6)
+	new     bool // may introduce an id that is not known (O5, O6): it is no older than what says that it was gone
 	quiet   bool // older than the horizon: journal only if found
 }
 
