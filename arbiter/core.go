@@ -96,7 +96,7 @@ type Core struct {
 	lists      uint64           // completed full lists
 	lastList   timestamps.Stamp // sending of the last completed full list; Wall moves with clock steps
 	prevList   timestamps.Tick  // sending of the one before
-	covered    timestamps.Tick  // what the last completed full list lacked wasn't there when this was: the sending of its later call
+	covered    timestamps.Tick  // sending of the later call of the last completed full list
 	listWanted timestamps.Tick  // a full list sent after this is wanted; 0 none
 	listFails  int              // failed full lists in a row
 	connected  bool             // a connection was made in this run

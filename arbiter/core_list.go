@@ -49,9 +49,7 @@ func (s Scope) action() ActionKey {
 }
 
 func (c *Core) observeAll(s *step, items []Item, call Call) {
-	o := observation{span: call.Span(), source: timestamps.FromRelist, call: true}
-	o.new = o.span.From > c.horizon.Tick && o.span.From > c.covered
-	o.quiet = o.span.From <= c.horizon.Tick
+	o := c.answerTo(call, timestamps.FromRelist)
 	for i := range items {
 		if e := c.observe(s, &items[i], o); e != nil {
 			e.listed, e.bulk = c.lists, false

@@ -13,8 +13,18 @@ type observation struct {
 	source  timestamps.Provenance
 	call    bool // an answer to a call, which has a lower bound in time
 	inspect bool // an answer to a call for this very entity
-	new     bool // may introduce an id that is not known (O5, O6): it is no older than what says that it was gone
+	new     bool // may introduce an id that is not known (O5, O6)
 	quiet   bool // older than the horizon: journal only if found
+}
+
+// answerTo returns how what a call is answered is learnt. What was asked before the last
+// full list may be over: that list lacked what is not known (O5).
+func (c *Core) answerTo(call Call, source timestamps.Provenance) observation {
+	span := call.Span()
+	return observation{
+		span: span, source: source, call: true,
+		new: span.From > max(c.horizon.Tick, c.covered), quiet: span.From <= c.horizon.Tick,
+	}
 }
 
 // observe applies what one item says of one entity. It returns the entity,

@@ -24,9 +24,8 @@ func (c *Core) status(s *step, in *StatusSeen) {
 }
 
 func (c *Core) found(s *step, in *StatusSeen) {
-	o := observation{span: in.Call.Span(), source: timestamps.FromInspect, call: true, inspect: true}
-	o.new = o.span.From > c.horizon.Tick && o.span.From > c.covered
-	o.quiet = o.span.From <= c.horizon.Tick
+	o := c.answerTo(in.Call, timestamps.FromInspect)
+	o.inspect = true
 	if e := c.observe(s, in.Item, o); e != nil {
 		e.looked = true
 		c.setFault(s, e, "")

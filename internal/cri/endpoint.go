@@ -35,6 +35,8 @@ func ParseEndpoint(endpoint string) (path string, err error) {
 		path = endpoint
 	}
 	switch {
+	case path != strings.TrimSpace(path):
+		return fail("it has white space at an end")
 	case strings.ContainsRune(path, 0):
 		return fail("a path has no zero bytes")
 	case !strings.HasPrefix(path, "/"):
