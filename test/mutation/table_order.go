@@ -43,6 +43,18 @@ var timeMutants = []mutant{
 		old: "	c.distrust = s.now.Stamp.Tick\n", new: "", tests: coreTests,
 	},
 	{
+		name: "times of before the clock was set back are taken for times of after", rules: "T3", file: "arbiter/core_event.go",
+		old: "trusted && !c.setBack.covers(ev.CreatedAt, s.now.Running) &&", new: "trusted &&", tests: coreTests,
+	},
+	{
+		name: "the clock is set back once more, and only what it had then is kept", rules: "T3", file: "arbiter/core_event.go",
+		old: "			before = max(before, c.setBack.wall)\n", new: "			before += 0\n", tests: coreTests,
+	},
+	{
+		name: "times of before the clock was set back are doubted for ever", rules: "T3", file: "arbiter/core.go",
+		old: "return running < b.until && at <= b.wall", new: "return b.until != 0 && at <= b.wall", tests: coreTests,
+	},
+	{
 		name: "a list sent before a clock step brings the trust in times back", rules: "T3", file: "arbiter/core_list.go",
 		old: "c.distrust != 0 && sent.Tick > c.distrust", new: "c.distrust != 0", tests: coreTests,
 	},

@@ -86,7 +86,15 @@ var removalMutants = []mutant{
 	},
 	{
 		name: "events introduce what they name before any list has completed", rules: "O5", file: "arbiter/core_event.go",
-		old: "trusted && c.lists > 0 &&", new: "trusted &&", tests: coreTests,
+		old: "&& c.lists > 0 &&", new: "&&", tests: coreTests,
+	},
+	{
+		name: "an answer introduces what a later list has lacked", rules: "O5", file: "arbiter/core_observe.go",
+		old: "span.From > max(c.horizon.Tick, c.covered)", new: "span.From > c.horizon.Tick", tests: coreTests,
+	},
+	{
+		name: "a list covers containers from the sending of its sandboxes", rules: "O5", file: "arbiter/core_list.go",
+		old: "max(c.covered, sent.Tick, l.ContainerCall.Sent.Tick)", new: "max(c.covered, sent.Tick)", tests: coreTests,
 	},
 	{
 		name: "what an event's type alone speaks of is taken as there", rules: "O5", file: "arbiter/core_event.go",
