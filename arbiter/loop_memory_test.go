@@ -307,6 +307,9 @@ func TestD2HoldsABoundedNumber(t *testing.T) {
 		if most > unwritten || most < unwritten/2 {
 			t.Errorf("up to %d events were held", most)
 		}
+		if n := d.log.Count("under a new epoch"); n != 1 {
+			t.Errorf("%d new epochs of one trouble are in the log", n)
+		}
 		if n := len(d.feed.tail); n > 2*tailSize+queue {
 			t.Errorf("%d events are in memory", n)
 		}

@@ -1,9 +1,11 @@
 package arbiter
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/plegd/plegd/store"
 	"github.com/plegd/plegd/timestamps"
@@ -157,5 +159,10 @@ func (l *Loop) beginEpoch(fresh numbers, why string) {
 	l.numbers = fresh
 	l.trouble.batch = nil // of the old epoch: what it holds is written with the rest
 	l.view.moveTo(l.feed.begin(l.numbers.epoch))
-	l.cfg.Log.Warn("events go on under a new epoch", "why", why, "epoch", l.numbers.epoch.String(), "last", old.String())
+	level := slog.LevelWarn
+	if l.trouble.why == why {
+		level = slog.LevelDebug // it may happen again and again for as long as the trouble lasts
+	}
+	l.trouble.why = why
+	l.cfg.Log.Log(context.Background(), level, "events go on under a new epoch", "why", why, "epoch", l.numbers.epoch.String(), "last", old.String())
 }

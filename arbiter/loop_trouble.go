@@ -22,6 +22,7 @@ type trouble struct {
 	mending error        // why the store could not be mended either
 	in      mendedTo     // what it fails in
 	at      int64        // monotonic ns of the next try
+	why     string       // the last new epoch began, as was logged
 	backoff *backoff.ExponentialBackOff
 }
 
